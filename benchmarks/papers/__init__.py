@@ -1,4 +1,5 @@
-"""What papers print beside what this library finds: a page of docs/papers for each of them.
+"""Pages of docs/papers: comparisons of published figures with those of this library.
 
-A module for each paper, with a function `page`. `python -m benchmarks.papers` writes the pages.
+There is a module for each paper, with a function `page`. `python -m benchmarks.papers` writes the
+pages.
 """

@@ -1,10 +1,10 @@
-"""Write the pages of docs/papers from the results kept in benchmarks/results.
+"""Write the pages of docs/papers from the results in benchmarks/results.
 
     python -m benchmarks.papers [--check]
 
-With --check it changes nothing, and fails if a page is not that of the results. To renew these
-first: python -m benchmarks.studies NAME --data DIR --out DIR, and copy DIR/NAME.json to
-benchmarks/results/study_NAME.json.
+With --check nothing is written, and the command fails if a page differs from the results. To update
+the results first, run python -m benchmarks.studies NAME --data DIR --out DIR, and copy
+DIR/NAME.json to benchmarks/results/study_NAME.json.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ below each table; differences without an explanation are unexplained."""
 
 
 def summary(pages: list[Page]) -> str:
+    """Write the page with the findings of all papers."""
     heads = ["figure or claim", "published", "ours", "verdict"]
     tables = "\n\n".join(
         f"## [{page.title}]({page.name}.md)\n\n{table(heads, [list(f) for f in page.findings])}"
@@ -47,6 +48,7 @@ paper also has a page with details.
 
 
 def files() -> dict[Path, str]:
+    """Write the text of all pages, by path."""
     pages = [paper.page() for paper in PAPERS]
     written = {
         FOLDER / f"{page.name}.md": f"# {page.title}\n\n{AGREES}\n\n{WRITTEN}\n\n{page.text}"

@@ -1,4 +1,4 @@
-"""Published figures beside ours, in Markdown."""
+"""Tables and lists of published figures and ours, in Markdown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Row(NamedTuple):
-    """A published figure beside ours, and one unit of its last digit."""
+    """A published figure, ours, and one unit of the last published digit."""
 
     what: str
     published: float
@@ -24,13 +24,13 @@ class Row(NamedTuple):
 
     def cells(self) -> list[str]:
         digits = max(len(f"{self.unit:.10f}".rstrip("0").partition(".")[2]), 1)
-        apart = self.ours - self.published
-        verdict = "agrees" if self.agrees else f"{apart:+.{digits}f}"
+        difference = self.ours - self.published
+        verdict = "agrees" if self.agrees else f"{difference:+.{digits}f}"
         return [self.what, f"{self.published:.{digits}f}", f"{self.ours:.{digits}f}", verdict]
 
 
 class Finding(NamedTuple):
-    """A table, a figure or a claim of a paper: a line of the table over all papers."""
+    """A result on a table, a figure or a claim of a paper: a row of the table of all papers."""
 
     figure: str
     published: str
@@ -48,18 +48,19 @@ class Page(NamedTuple):
 
 
 def read(name: str) -> dict[str, Any]:
-    """Return the results of a study."""
+    """Read the results of a study."""
     return result(f"study_{name}")
 
 
-def compared(rows: list[Row]) -> str:
+def comparison_table(rows: list[Row]) -> str:
+    """Arrange rows as a table with published figures, ours and differences."""
     return table(["", "published", "ours", ""], [row.cells() for row in rows])
 
 
-def crossed(rows: list[Row]) -> str:
-    """Return a table of "METHOD, METRIC" with metrics side by side."""
-    found = {tuple(row.what.split(", ", 1)): row for row in rows}
-    methods, metrics = (list(dict.fromkeys(own)) for own in zip(*found, strict=True))
+def crossed_table(rows: list[Row]) -> str:
+    """Arrange rows named "METHOD, METRIC" as a table with a column for each metric."""
+    by_name = {tuple(row.what.split(", ", 1)): row for row in rows}
+    methods, metrics = (list(dict.fromkeys(parts)) for parts in zip(*by_name, strict=True))
 
     def cell(row: Row | None) -> str:
         if row is None:
@@ -67,20 +68,21 @@ def crossed(rows: list[Row]) -> str:
         _, published, ours, _ = row.cells()
         return f"{published} / {ours}" if row.agrees else f"{published} / **{ours}**"
 
-    lines = [[name, *(cell(found.get((name, own))) for own in metrics)] for name in methods]
+    lines = [[name, *(cell(by_name.get((name, metric))) for metric in metrics)] for name in methods]
     return table(["published / ours", *metrics], lines)
 
 
 def bullets(lines: list[str]) -> str:
+    """Format lines as a bulleted list."""
     return "\n".join(f"- {line}" for line in lines)
 
 
-def counted(figure: str, rows: list[Row]) -> Finding:
-    """Say of a table how many of its figures agree, and which one is furthest."""
+def agreement(figure: str, rows: list[Row]) -> Finding:
+    """Count the figures of a table that agree, and name the one that differs most."""
     agree = sum(row.agrees for row in rows)
     if agree == len(rows):
         verdict = "agrees"
     else:
-        far = max(rows, key=lambda row: abs(row.ours - row.published) / row.unit)
-        verdict = f"furthest: {far.what}, {far.cells()[-1]}"
+        furthest = max(rows, key=lambda row: abs(row.ours - row.published) / row.unit)
+        verdict = f"furthest: {furthest.what}, {furthest.cells()[-1]}"
     return Finding(figure, f"{len(rows)} figures", f"{agree} agree", verdict)

@@ -1,7 +1,8 @@
-"""Pictures of the page on splines: python -m benchmarks.papers._lucena_pictures writes them.
+"""Draw the pictures of the page on splines: python -m benchmarks.papers._lucena_pictures.
 
-From benchmarks/results/study_splines.json into docs/papers: lucena-figure-1.svg, the compact logit;
-lucena-figure-2.svg, log loss and accuracy by epoch; lucena-classes.svg, a curve for each class.
+The pictures are drawn from benchmarks/results/study_splines.json and written to docs/papers:
+lucena-figure-1.svg, the compact logit; lucena-figure-2.svg, log loss and accuracy by epoch;
+lucena-classes.svg, a calibration curve for each class.
 """
 
 from __future__ import annotations
@@ -38,23 +39,25 @@ def _figure(width: float, height: float, columns: int, rows: int = 1) -> tuple[A
 def draw_compact_logit() -> Any:
     """Draw figure 1."""
     figure, axes = _figure(3.6, 3.2, 1)
-    at = np.linspace(0, 1, 401)
+    points = np.linspace(0, 1, 401)
     for epsilon in (0.1, 0.01, 0.0001):
-        axes[0, 0].plot(at, compact_logit(at, epsilon), label=f"ε = {epsilon:g}", linewidth=1.2)
+        axes[0, 0].plot(
+            points, compact_logit(points, epsilon), label=f"ε = {epsilon:g}", linewidth=1.2
+        )
     axes[0, 0].set(xlabel="Probability", ylabel="Compact logit", aspect="equal")
     axes[0, 0].legend(frameon=False)
     return figure
 
 
 def draw_epochs(training: dict[str, Any]) -> Any:
-    """Draw figure 2 of the small networks: means over seeds."""
+    """Draw figure 2 for the small networks, as means over seeds."""
     figure, axes = _figure(7.6, 5.2, 2, 2)
     epochs = training["checkpoints"]
     for row, scheme in zip(axes, ("held out", "cross-validated"), strict=True):
         for ax, metric in zip(row, ("log_loss", "accuracy"), strict=True):
             for name, color in _LINES.items():
                 if metric == "accuracy" and name == "clipped, best":
-                    continue  # no order of classes is changed
+                    continue  # clipping never changes the ranking of classes
                 runs = np.array([seed[scheme][name][metric] for seed in training["seeds"]])
                 label = _NAMES.get(name, name)
                 ax.plot(epochs, runs.mean(axis=0), color=color, label=label, linewidth=1.2)
@@ -65,16 +68,16 @@ def draw_epochs(training: dict[str, Any]) -> Any:
 
 
 def draw_classes(curves: dict[str, Any]) -> Any:
-    """Draw the curve of each class where its probabilities lie, all but one in a thousand."""
+    """Draw the curve of each class between the 0.1 % and 99.9 % quantiles of its probabilities."""
     figure, axes = _figure(7.6, 3.4, 5, 2)
-    at = np.array(curves["log_odds"])
+    log_odds = np.array(curves["log_odds"])
     for j, (ax, probs) in enumerate(zip(axes.flat, curves["probabilities"], strict=True)):
         p = np.array(probs)
         low, high = np.clip(curves["spans"][j], 1e-9, 1 - 1e-9)
-        seen = (at >= np.log(low / (1 - low))) & (at <= np.log(high / (1 - high)))
-        odds = np.log(np.clip(p, 1e-5, 1 - 1e-5)) - np.log1p(-np.clip(p, 1e-5, 1 - 1e-5))
+        covered = (log_odds >= np.log(low / (1 - low))) & (log_odds <= np.log(high / (1 - high)))
+        calibrated = np.log(np.clip(p, 1e-5, 1 - 1e-5)) - np.log1p(-np.clip(p, 1e-5, 1 - 1e-5))
         ax.plot([-12, 12], [-12, 12], color="0.7", linewidth=0.8)
-        ax.plot(at[seen], odds[seen].round(2), linewidth=1.2)
+        ax.plot(log_odds[covered], calibrated[covered].round(2), linewidth=1.2)
         ax.set(title=f"class {j}", xlim=(-12, 12), ylim=(-9, 9))
         ax.set(xticks=[-10, 0, 10], yticks=[-5, 0, 5])
         ax.tick_params(labelsize=7)
@@ -86,6 +89,7 @@ def draw_classes(curves: dict[str, Any]) -> Any:
 
 
 def write() -> None:
+    """Draw and write all pictures."""
     study = read("splines")
     write_figure(FOLDER / "lucena-figure-1.svg", draw_compact_logit())
     write_figure(FOLDER / "lucena-figure-2.svg", draw_epochs(study["training"]))

@@ -13,7 +13,7 @@ from benchmarks.studies.published_networks import FIGURES, MEASURES, ROWS
 PICTURE = "maher-figure-29.svg"
 DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "fashion_mnist": "Fashion-MNIST"}
 SMOOTHING = {"none": "none", "constant": "constant", "instance": "instance-based"}
-#: Trainings of equal targets among which the published code chooses, for each smoothing factor.
+#: Number of trainings with equal targets from which the published code chooses, per factor.
 _REPEATS = 4
 _CLASSES = 10
 _HEADS = {
@@ -23,7 +23,7 @@ _HEADS = {
     "student_accuracy": "student, %",
     "student_log_loss": "its log loss",
 }
-# Measure, factor and decimals of our own table, beside those.
+# Factor and decimals of the measures in our table.
 _OURS = {
     "accuracy": (100, 1),
     "log_loss": (1, 3),
@@ -35,12 +35,14 @@ _OURS = {
 
 
 def study() -> dict[str, Any]:
+    """Read the results of the study of networks on digits."""
     return read("networks_digits")
 
 
 def text() -> str:
-    found = study()
-    images = found["images"]
+    """Write the part of the page on networks."""
+    result = study()
+    images = result["images"]
     return f"""\
 ## Networks (section 7.3)
 
@@ -81,22 +83,22 @@ Which networks these are:
   best of 12 networks on the test images, of constant smoothing the best of 3, without smoothing of
   one. Here a part of the training images chooses.
 
-How much that choice is worth, on digits: {_selection(found)}
+How much that choice is worth, on digits: {_selection(result)}
 
 ### On digits
 
 Handwritten digits of 8x8 pixels, {images["train"]} to train on, {images["validation"]} to
-validate, {images["test"]} to test; a convolutional network of 28,000 parameters, {found["seeds"]}
+validate, {images["test"]} to test; a convolutional network of 28,000 parameters, {result["seeds"]}
 seeds; means ± half of 95 % intervals. Student: a smaller network taught by it. Structure: how well
 the classes' similarities agree with those of other networks without smoothing.
 
-{_digits(found)}
+{_digits(result)}
 
 The claims of the thesis, by differences over seeds; one *holds* if the interval lacks zero:
 
-{_claims(found)}
+{_claims(result)}
 
-{_weak(found)}
+{_weak(result)}
 
 Temperature scaling on {images["validation"]} images that are nearly all right makes log losses
 worse.
@@ -112,35 +114,37 @@ differ by seed; the column "structure" above is the measure, over seeds.
 """
 
 
-def _weak(found: dict[str, Any]) -> str:
-    """Say what instance-based smoothing with the chosen offset nearly is, and how that does."""
-    chosen, other = _unscaled(found)["instance"], read("networks_digits_weak")
-    constant, none = (_unscaled(other)[method] for method in ("constant", "none"))
-    weak = chosen["setting"]["smoothing"] / (_CLASSES - 1)
-    assert abs(constant["setting"]["smoothing"] / weak - 1) < 1e-9
+def _weak(result: dict[str, Any]) -> str:
+    """Compare instance-based smoothing with the constant smoothing that it nearly equals."""
+    chosen, weak_study = _unscaled(result)["instance"], read("networks_digits_weak")
+    constant, none = (_unscaled(weak_study)[method] for method in ("constant", "none"))
+    weak_factor = chosen["setting"]["smoothing"] / (_CLASSES - 1)
+    assert abs(constant["setting"]["smoothing"] / weak_factor - 1) < 1e-9
 
     def shown(row: dict[str, Any]) -> str:
-        loss, kept = (
+        loss, structure = (
             _interval(row["measures"][key], *_OURS[key]) for key in ("log_loss", "structure")
         )
-        return f"a log loss of {loss} and a structure of {kept}"
+        return f"a log loss of {loss} and a structure of {structure}"
 
     return (
         f"Validation chose an offset of {chosen['setting']['offset']:g}. With one that large all "
         "other classes get nearly the same: it is constant smoothing by nearly ε / (k - 1) = "
-        f"{weak:.4f}, which the grid of constant factors lacks. Networks trained anew from the "
-        f"same {other['seeds']} seeds with that constant factor have {shown(constant)} (without "
-        f"smoothing {shown(none)}); those of instance-based smoothing have {shown(chosen)}. What "
-        "is gained here is that of little smoothing, not of the similarity of classes."
+        f"{weak_factor:.4f}, which the grid of constant factors lacks. Networks trained anew from "
+        f"the same {weak_study['seeds']} seeds with that constant factor have {shown(constant)} "
+        f"(without smoothing {shown(none)}); those of instance-based smoothing have "
+        f"{shown(chosen)}. What is gained here is that of little smoothing, not of the similarity "
+        "of classes."
     )
 
 
-def _unscaled(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the rows before temperature scaling, by method."""
-    return {row["method"]: row for row in found["table"] if not row["scaled"]}
+def _unscaled(result: dict[str, Any]) -> dict[str, Any]:
+    """Select the rows before temperature scaling, by method."""
+    return {row["method"]: row for row in result["table"] if not row["scaled"]}
 
 
 def _published() -> str:
+    """Arrange the figures of table 12 as a table."""
     rows = [
         [
             f"{DATA[data]}, {network}",
@@ -148,19 +152,22 @@ def _published() -> str:
             "yes" if scaled else "no",
             *(f"{value:g}" for value in values),
         ]
-        for (data, network), every in FIGURES.items()
-        for (method, scaled), values in zip(ROWS, every, strict=True)
+        for (data, network), by_row in FIGURES.items()
+        for (method, scaled), values in zip(ROWS, by_row, strict=True)
     ]
     heads = ["", "smoothing", "temperature scaled", *(_HEADS[name] for name in MEASURES)]
     return table(heads, rows)
 
 
-def _digits(found: dict[str, Any]) -> str:
+def _digits(result: dict[str, Any]) -> str:
+    """Arrange our results on digits as a table."""
     rows = []
-    for row in found["table"]:
+    for row in result["table"]:
         setting = ", ".join(f"{value:g}" for value in row["setting"].values())
         name = SMOOTHING[row["method"]] + (f" ({setting})" if setting else "")
-        cells = [_interval(row["measures"][key], *how) for key, how in _OURS.items()]
+        cells = [
+            _interval(row["measures"][key], *number_format) for key, number_format in _OURS.items()
+        ]
         rows.append([name, "yes" if row["scaled"] else "no", *cells])
     heads = ["smoothing (ε, offset)", "temperature scaled", *_HEADS.values(), "structure"]
     return table(heads, rows)
@@ -176,56 +183,62 @@ def _difference(claim: dict[str, Any]) -> str:
     return _interval(facts, sign="+")
 
 
-def _claims(found: dict[str, Any]) -> str:
-    rows = [[claim["claim"], claim["verdict"], _difference(claim)] for claim in found["claims"]]
+def _claims(result: dict[str, Any]) -> str:
+    """Arrange the verdicts on the claims as a table."""
+    rows = [[claim["claim"], claim["verdict"], _difference(claim)] for claim in result["claims"]]
     return table(["claim", "verdict", "difference"], rows)
 
 
 def least_of(values: Sequence[float], count: int) -> float:
-    """Return the mean least value of ``count`` drawn from some without putting back.
+    """Compute the expected minimum of ``count`` values drawn without replacement.
 
     >>> least_of([3.0, 1.0, 2.0], 2)  # of 1 and 2, 1 and 3, 2 and 3
     1.3333333333333333
     """
     ordered = sorted(values)
-    every = comb(len(ordered), count)
-    # The i-th smallest is the least of those draws that take the rest from what lies above it.
-    ways = (comb(len(ordered) - 1 - place, count - 1) for place in range(len(ordered)))
-    return sum(value * way for value, way in zip(ordered, ways, strict=True)) / every
+    num_draws = comb(len(ordered), count)
+    # The i-th smallest value is the minimum if all other draws are above it.
+    counts = (comb(len(ordered) - 1 - index, count - 1) for index in range(len(ordered)))
+    return (
+        sum(value * count_of_draws for value, count_of_draws in zip(ordered, counts, strict=True))
+        / num_draws
+    )
 
 
-def _selection(found: dict[str, Any]) -> str:
-    losses = {m: row["measures"]["log_loss"]["seeds"] for m, row in _unscaled(found).items()}
+def _selection(result: dict[str, Any]) -> str:
+    """Compute the gain from choosing the best of several networks on the test images."""
+    losses = {m: row["measures"]["log_loss"]["seeds"] for m, row in _unscaled(result).items()}
     none, instance = losses["none"], losses["instance"]
     best = least_of(none, _REPEATS)
     mean = sum(none) / len(none)
-    gap = mean - sum(instance) / len(instance)
+    gain = mean - sum(instance) / len(instance)
     return (
         f"the mean test log loss of {len(none)} networks without smoothing is {mean:.4f}, that of "
         f"the best of {_REPEATS} of them by the test images {best:.4f} on average, "
         f"{mean - best:.4f} less, without any other training. Instance-based smoothing, chosen by "
-        f"validation, gains {gap:.4f}. (Of the thesis's 10,000 test images chance is less.)"
+        f"validation, gains {gain:.4f}. (Of the thesis's 10,000 test images chance is less.)"
     )
 
 
 def findings() -> list[Finding]:
-    found = study()
+    """Collect the findings on networks."""
+    result = study()
     rows = [Finding("table 12", f"{_count()} figures", "not run: needs images and a GPU", "")]
-    for claim in found["claims"]:
-        words = f"claim: {claim['claim']} (digits)"
-        rows.append(Finding(words, "stated", _difference(claim), claim["verdict"]))
-    own = _unscaled(found)
+    for claim in result["claims"]:
+        figure = f"claim: {claim['claim']} (digits)"
+        rows.append(Finding(figure, "stated", _difference(claim), claim["verdict"]))
+    unscaled = _unscaled(result)
     weak = _unscaled(read("networks_digits_weak"))["constant"]
-    structure = {**{SMOOTHING[m]: own[m] for m in SMOOTHING}, "constant and as weak": weak}
-    kept = ", ".join(
+    structure = {**{SMOOTHING[m]: unscaled[m] for m in SMOOTHING}, "constant and as weak": weak}
+    structures = ", ".join(
         f"{name} {row['measures']['structure']['mean']:.2f}" for name, row in structure.items()
     )
-    shown = "figures 28 and 29, structure of classes that is kept"
+    figures = "figures 28 and 29, structure of classes that is kept"
     return [
         *rows,
-        Finding(shown, "pictures", kept, "as shown, but so does weak constant smoothing"),
+        Finding(figures, "pictures", structures, "as shown, but so does weak constant smoothing"),
     ]
 
 
 def _count() -> int:
-    return sum(len(values) for every in FIGURES.values() for values in every)
+    return sum(len(values) for by_row in FIGURES.values() for values in by_row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.figures import p_text, table
-from benchmarks.papers._common import Finding, Row, bullets, counted, crossed, read
+from benchmarks.papers._common import Finding, Row, agreement, bullets, crossed_table, read
 
 EXPERIMENTS = {"svm": "scores of SVMs", "multivariate": "features"}
 METRICS = {"log_loss": "log loss", "ece": "ECE"}
@@ -16,31 +16,35 @@ _WHERE = {**EXPERIMENTS, "both": "both"}
 
 
 def experiments() -> dict[str, Any]:
+    """Read the results of both experiments."""
     return read("real")["experiments"]
 
 
 def means() -> dict[str, list[Row]]:
-    """Return published means beside ours by what they are of."""
+    """Collect published means and ours, by table, experiment and metric."""
     return {
-        f"{_TABLES[name]}, {EXPERIMENTS[name]}, {shown}": [
+        f"{_TABLES[name]}, {EXPERIMENTS[name]}, {metric_title}": [
             Row(
-                f"`{method}`, {EXPERIMENTS[name]}, {shown}",
+                f"`{method}`, {EXPERIMENTS[name]}, {metric_title}",
                 value,
-                own[metric]["mean"][method],
+                facts[metric]["mean"][method],
                 1e-4,
             )
-            for method, value in own[metric]["published"].items()
+            for method, value in facts[metric]["published"].items()
         ]
-        for name, own in experiments().items()
-        for metric, shown in METRICS.items()
+        for name, facts in experiments().items()
+        for metric, metric_title in METRICS.items()
     }
 
 
 def text() -> str:
-    rows = [row for own in means().values() for row in own]
-    found = experiments()
+    """Write the part of the page on real tables."""
+    rows = [row for by_method in means().values() for row in by_method]
+    results = experiments()
     remarks = [
-        f"{EXPERIMENTS[name]}: {line}" for name, study in found.items() for line in study["remarks"]
+        f"{EXPERIMENTS[name]}: {line}"
+        for name, study in results.items()
+        for line in study["remarks"]
     ]
     pictures = "\n\n".join(
         f"![Critical-difference diagrams, {EXPERIMENTS[name]}]({path})"
@@ -52,7 +56,7 @@ def text() -> str:
 Tables 9 and 10 of the thesis are means over 40 tables, of which {len(read("real")["tables"])} are
 available. The means may therefore differ. The list below points out contradictions.
 
-{crossed(rows)}
+{crossed_table(rows)}
 
 {bullets(remarks)}
 
@@ -65,7 +69,7 @@ published ranks from two pictures that come with the code of the thesis. There, 
 better", so we show 8 minus the rank. In the picture for features, the right panel (ECE) is a copy
 of the left one, so it has no ranks.
 
-{_ranks(found)}
+{_ranks(results)}
 
 {pictures}
 
@@ -96,29 +100,36 @@ In that code, Platt's targets use the counts of the wrong class: 1 - 1 / (N⁻ +
 """
 
 
-def _ranks(found: dict[str, Any]) -> str:
+def _ranks(results: dict[str, Any]) -> str:
+    """Write the tables of ranks by experiment and metric."""
     return "\n\n".join(
-        _ranks_of(f"**{EXPERIMENTS[name]}, {shown}**", own[metric]["seven"])
-        for name, own in found.items()
-        for metric, shown in METRICS.items()
+        _ranks_of(f"**{EXPERIMENTS[name]}, {metric_title}**", facts[metric]["seven"])
+        for name, facts in results.items()
+        for metric, metric_title in METRICS.items()
     )
 
 
-def _ranks_of(title: str, own: dict[str, Any]) -> str:
-    known, test = own["published_ranks"], own["friedman"]
+def _ranks_of(title: str, facts: dict[str, Any]) -> str:
+    published_ranks, test = facts["published_ranks"], facts["friedman"]
     rows = [
-        [f"`{method}`", f"{known[method]:.2f}" if known else "", f"{rank:.2f}", p]
+        [
+            f"`{method}`",
+            f"{published_ranks[method]:.2f}" if published_ranks else "",
+            f"{rank:.2f}",
+            p,
+        ]
         for (method, rank), p in zip(
-            own["ranks"].items(),
-            ["", *(p_text(p).removeprefix("p ") for p in own["p_best"][1:])],
+            facts["ranks"].items(),
+            ["", *(p_text(p).removeprefix("p ") for p in facts["p_best"][1:])],
             strict=True,
         )
     ]
-    words = f"Friedman's χ² is {test['statistic']:.1f}, {p_text(test['p_value'])}."
-    return f"{title}. {words}\n\n{table(['', 'published rank', 'our rank', 'p'], rows)}"
+    summary = f"Friedman's χ² is {test['statistic']:.1f}, {p_text(test['p_value'])}."
+    return f"{title}. {summary}\n\n{table(['', 'published rank', 'our rank', 'p'], rows)}"
 
 
 def _conclusions() -> str:
+    """Arrange the verdicts on the conclusions as a table."""
     rows = [
         [
             claim["claim"],
@@ -133,36 +144,42 @@ def _conclusions() -> str:
 
 
 def findings() -> list[Finding]:
-    found = [counted(name, rows) for name, rows in means().items()]
-    for name, own in experiments().items():
-        for metric, shown in METRICS.items():
-            seven = own[metric]["seven"]
-            ours, known = seven["ranks"], seven["published_ranks"]
-            if known:
-                best, worst = min(known, key=known.__getitem__), max(known, key=known.__getitem__)
-                said = f"best {best}, worst {worst}"
+    """Collect the findings on real tables."""
+    result = [agreement(name, rows) for name, rows in means().items()]
+    for name, facts in experiments().items():
+        for metric, metric_title in METRICS.items():
+            seven = facts[metric]["seven"]
+            ours, published = seven["ranks"], seven["published_ranks"]
+            if published:
+                best, worst = (
+                    min(published, key=published.__getitem__),
+                    max(published, key=published.__getitem__),
+                )
+                published_text = f"best {best}, worst {worst}"
             else:
-                said = "a copy of log loss"
+                published_text = "a copy of log loss"
             first, *_, last = ours
             test = p_text(seven["friedman"]["p_value"])
-            figure = f"{_FIGURES[name]}, ranks, {EXPERIMENTS[name]}, {shown}"
+            figure = f"{_FIGURES[name]}, ranks, {EXPERIMENTS[name]}, {metric_title}"
             verdict = (
-                f"Friedman {test}; {_correlation(ours, known)}" if known else f"Friedman {test}"
+                f"Friedman {test}; {_correlation(ours, published)}"
+                if published
+                else f"Friedman {test}"
             )
-            found.append(Finding(figure, said, f"best {first}, worst {last}", verdict))
+            result.append(Finding(figure, published_text, f"best {first}, worst {last}", verdict))
     for claim in read("real")["conclusions"]:
         where = f"{_WHERE[claim['experiment']]}, {METRICS[claim['metric']]}"
         words = f"claim: {claim['claim']} ({where})"
-        found.append(Finding(words, claim["published"], claim["figures"], claim["verdict"]))
-    return found
+        result.append(Finding(words, claim["published"], claim["figures"], claim["verdict"]))
+    return result
 
 
-def _correlation(ours: dict[str, float], known: dict[str, float]) -> str:
-    """Say how alike two rankings are: Spearman's correlation."""
+def _correlation(ours: dict[str, float], published: dict[str, float]) -> str:
+    """Compute Spearman's correlation of two rankings, as text."""
     import numpy as np
     from scipy.stats import rankdata
 
-    ranks = [rankdata([each[method] for method in known]) for each in (ours, known)]
+    ranks = [rankdata([ranking[method] for method in published]) for ranking in (ours, published)]
     return f"rank correlation {np.corrcoef(ranks)[0, 1]:.2f}"
 
 
@@ -176,10 +193,12 @@ def draw(folder: Any) -> None:
 
     for name, path in PICTURES.items():
         figure = Figure(figsize=(8.6, 1.9), layout="constrained")
-        for ax, (metric, shown) in zip(figure.subplots(1, 2), METRICS.items(), strict=True):
-            own = experiments()[name][metric]
-            tables = own["by_table"].values()
-            scores = {m: np.array([each[m] for each in tables]) for m in own["seven"]["ranks"]}
+        for ax, (metric, metric_title) in zip(figure.subplots(1, 2), METRICS.items(), strict=True):
+            facts = experiments()[name][metric]
+            tables = facts["by_table"].values()
+            scores = {
+                m: np.array([values[m] for values in tables]) for m in facts["seven"]["ranks"]
+            }
             critical_difference(scores, ax=ax)
-            ax.set_title(f"{EXPERIMENTS[name]}, {shown}", fontsize=10)
+            ax.set_title(f"{EXPERIMENTS[name]}, {metric_title}", fontsize=10)
         write_figure(folder / path, figure)

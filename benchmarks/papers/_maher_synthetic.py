@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 from benchmarks.papers._common import Finding, read
 
-#: Standard errors of a difference within which figures agree.
+#: Figures agree if they differ by at most this many standard errors of the difference.
 _ERRORS = 3
-#: A mean with a standard error above this, of fits without finite optimum, is compared with none.
+#: Means with a larger standard error, from fits without finite optimum, are not compared.
 _NO_MEAN = 0.02
 _TITLES = {"log_loss": "log loss", "ece": "ECE"}
 
 
 class Entry(NamedTuple):
-    """A published mean of table 6 beside ours, and the standard error of their difference."""
+    """A published mean of table 6, ours, and the standard error of their difference."""
 
     what: str
     published: float | None
@@ -24,46 +24,48 @@ class Entry(NamedTuple):
 
     @property
     def apart(self) -> float:
-        """The difference in standard errors; infinite where the published mean is."""
+        """Difference in standard errors; infinite if the published mean is infinite."""
         if self.published is None:
             return math.inf
         return (self.ours - self.published) / self.error
 
 
 def entries(metric: str) -> list[Entry]:
+    """Compare the means of table 6 by a metric with ours."""
     study = read("synthetic")
-    found = []
-    for name, each in study["configurations"].items():
-        for method, known in each["published"][metric].items():
-            own = each["metrics"][metric][method]
-            theirs = 0.0 if known["mean"] is None else known["deviation"]
-            error = math.hypot(own["error"], theirs / math.sqrt(study["datasets"]))
-            if own["error"] <= _NO_MEAN:
+    rows = []
+    for name, facts in study["configurations"].items():
+        for method, published in facts["published"][metric].items():
+            ours = facts["metrics"][metric][method]
+            published_deviation = 0.0 if published["mean"] is None else published["deviation"]
+            error = math.hypot(ours["error"], published_deviation / math.sqrt(study["datasets"]))
+            if ours["error"] <= _NO_MEAN:
                 what = f"`{method}` in {name.removeprefix('1')}"
-                found.append(Entry(what, known["mean"], own["mean"], error))
-    return found
+                rows.append(Entry(what, published["mean"], ours["mean"], error))
+    return rows
 
 
 def findings() -> list[Finding]:
-    found = [_table(metric) for metric in _TITLES]
-    found += [
+    """Collect the findings on known generative models."""
+    result = [_table(metric) for metric in _TITLES]
+    result += [
         Finding(
-            f"claim: {each['claim']} (figures 22 to 24, table 6)",
-            f"in {each['of']} places",
-            f"in {each['holds_in']}",
-            "does not hold" if each["verdict"] == "fails" else each["verdict"],
+            f"claim: {conclusion['claim']} (figures 22 to 24, table 6)",
+            f"in {conclusion['of']} places",
+            f"in {conclusion['holds_in']}",
+            "does not hold" if conclusion["verdict"] == "fails" else conclusion["verdict"],
         )
-        for each in read("synthetic")["conclusions"]
+        for conclusion in read("synthetic")["conclusions"]
     ]
-    return [*found, _draws(), _factors()]
+    return [*result, _draws(), _factors()]
 
 
 def _table(metric: str) -> Finding:
     rows = entries(metric)
     agree = sum(abs(row.apart) <= _ERRORS for row in rows)
     finite = [row for row in rows if row.published is not None]
-    far = max(finite, key=lambda row: abs(row.apart))
-    verdict = f"furthest: {far.what}, {far.ours:.4f} for {far.published:.4f}"
+    furthest = max(finite, key=lambda row: abs(row.apart))
+    verdict = f"furthest: {furthest.what}, {furthest.ours:.4f} for {furthest.published:.4f}"
     if len(finite) < len(rows):
         verdict += f"; {len(rows) - len(finite)} published as infinite"
     return Finding(f"table 6, {_TITLES[metric]}", f"{len(rows)} figures", f"{agree} agree", verdict)
@@ -72,9 +74,9 @@ def _table(metric: str) -> Finding:
 def _draws() -> Finding:
     sizes = [
         size
-        for each in read("synthetic_figure_14")["priors"].values()
-        for own in each["montecarlo"].values()
-        if (size := own["sufficient"]) is not None
+        for facts in read("synthetic_figure_14")["priors"].values()
+        for by_method in facts["montecarlo"].values()
+        if (size := by_method["sufficient"]) is not None
     ]
     return Finding(
         "figure 14, draws until the loss settles",

@@ -1,11 +1,11 @@
-"""Published figures of networks' predictions: parts of the results of the study `cnn`."""
+"""Published figures on predictions of networks, from the results of the study `cnn`."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import Any
 
-from benchmarks.papers._common import Row, crossed, read
+from benchmarks.papers._common import Row, crossed_table, read
 
 METRICS = {
     "accuracy": "accuracy",
@@ -24,7 +24,7 @@ NETWORKS = {
     "sctl_densenet40_c10_LT": "DenseNet-40, long-tailed CIFAR-10",
     "sctl_resnet110_c10_LT": "ResNet-110, long-tailed CIFAR-10",
 }
-# General remarks, by how they begin, and the methods that they are about.
+# First words of general remarks, and the methods that they refer to.
 _TOPICS = {
     "ODIR": {"matrix_odir", "dirichlet_odir"},
     "Vector": {"vector"},
@@ -40,48 +40,56 @@ _TOPICS = {
 
 @cache
 def networks() -> dict[str, dict[str, Any]]:
+    """Read the results of the study `cnn` for all networks."""
     return read("cnn")["networks"] | read("cnn_others")["networks"]
 
 
 def figures(source: str) -> dict[str, list[Row]]:
-    """Return what one source prints of each network."""
-    found = {}
-    for network, own in networks().items():
+    """Collect the figures that a source prints for each network, with ours."""
+    by_network = {}
+    for network, facts in networks().items():
         rows = [
             Row(
-                f"`{each['method']}`, {METRICS[each['metric']]}",
-                each["value"],
-                each["ours"],
-                each["unit"],
+                f"`{figure['method']}`, {METRICS[figure['metric']]}",
+                figure["value"],
+                figure["ours"],
+                figure["unit"],
             )
-            for each in own["published"]["figures"]
-            if each["source"] == source
+            for figure in facts["published"]["figures"]
+            if figure["source"] == source
         ]
         if rows:
-            found[network] = rows
-    return found
+            by_network[network] = rows
+    return by_network
 
 
-def every(source: str) -> list[Row]:
-    """Return what one source prints, of all networks."""
+def all_figures(source: str) -> list[Row]:
+    """Collect the figures that a source prints for all networks, with ours."""
     return [row for rows in figures(source).values() for row in rows]
 
 
 def network_tables(source: str) -> str:
+    """Write a table of published figures and ours for each network of a source."""
     return "\n\n".join(
-        f"**{NETWORKS[network]}**\n\n{crossed(rows)}" for network, rows in figures(source).items()
+        f"**{NETWORKS[network]}**\n\n{crossed_table(rows)}"
+        for network, rows in figures(source).items()
     )
 
 
 def remarks(source: str) -> list[str]:
-    """Return the remarks that are made on what a source prints of DenseNet-40."""
-    own = networks()["kull_densenet40_c10"]["published"]
-    others = ("Valk, table 4:", "Valk:", "Kull:", "weight scaling:", "SCTL:")
-    mine = [text for text in own["remarks"] if text.startswith(f"{source}:")]
-    general = [text for text in own["remarks"] if not text.startswith(others)]
-    shown = {each["method"] for each in own["figures"] if each["source"] == source}
+    """Select the remarks on the figures that a source prints for DenseNet-40."""
+    published = networks()["kull_densenet40_c10"]["published"]
+    source_prefixes = ("Valk, table 4:", "Valk:", "Kull:", "weight scaling:", "SCTL:")
+    matching = [text for text in published["remarks"] if text.startswith(f"{source}:")]
+    general = [text for text in published["remarks"] if not text.startswith(source_prefixes)]
+    shown = {figure["method"] for figure in published["figures"] if figure["source"] == source}
     topics = dict(_TOPICS)
     if source.startswith("Valk"):
         topics["Loss gap"] = {"knn", "kernel"}
-    mine += [t for t in general for key, own in topics.items() if t.startswith(key) and own & shown]
-    return mine
+    matching += [
+        text
+        for text in general
+        for key, methods in topics.items()
+        if text.startswith(key) and methods & shown
+    ]
+    return matching

@@ -13,7 +13,7 @@ _METRICS = {
     "hamming_loss": "Hamming loss",
     "log_loss": "log loss",
 }
-#: Tables 1 and 2, before and after.
+#: Figures of tables 1 and 2 before and after binning.
 _PUBLISHED: dict[str, dict[str, tuple[str, str]]] = {
     "Kaggle images, ResNet-50": {
         "ece_weighted": ("0.0406", "0.014"),
@@ -36,10 +36,11 @@ _BINS["log_loss"] = "log loss"
 
 
 def page() -> Page:
+    """Write the page."""
     study = read("multilabel")
     data = study["data"]
-    bins = {name: own["bins"] for name, own in data.items()}
-    labels = sum(own["labels"] for own in bins.values())
+    bins = {name: facts["bins"] for name, facts in data.items()}
+    labels = sum(facts["labels"] for facts in bins.values())
     better = {metric: _lower(data, "histogram", metric) for metric in _METRICS}
     prior = _lower(data, "histogram_prior", "log_loss")
     text = f"""\
@@ -96,18 +97,19 @@ lowers it in {_lower(data, "beta", "log_loss")}.
 
 
 def _lower(data: dict[str, Any], method: str, metric: str) -> int:
-    pairs = (own["methods"] for own in data.values())
+    """Count the data sets in which a method lowers a metric."""
+    pairs = (facts["methods"] for facts in data.values())
     return sum(m[method]["mean"][metric] < m["uncalibrated"]["mean"][metric] for m in pairs)
 
 
 def _tables(data: dict[str, Any]) -> str:
     metrics = [name for name in _METRICS if name != "log_loss"]
     rows = [
-        [name, *(" → ".join(own[metric]) for metric in metrics), ""]
-        for name, own in _PUBLISHED.items()
+        [name, *(" → ".join(facts[metric]) for metric in metrics), ""]
+        for name, facts in _PUBLISHED.items()
     ]
-    for name, own in data.items():
-        before, after = (own["methods"][m]["mean"] for m in ("uncalibrated", "histogram"))
+    for name, facts in data.items():
+        before, after = (facts["methods"][m]["mean"] for m in ("uncalibrated", "histogram"))
         rows.append([f"ours: {name}", *(f"{before[m]:.4f} → {after[m]:.4f}" for m in _METRICS)])
     return table(["", *_METRICS.values()], rows)
 
@@ -115,14 +117,14 @@ def _tables(data: dict[str, Any]) -> str:
 def _rises(bins: dict[str, Any], labels: int) -> str:
     rows = []
     for part, name in (("fitted", "fitted rows"), ("new", "new rows")):
-        counts = [sum(own[part][key] for own in bins.values()) for key in _BINS]
+        counts = [sum(facts[part][key] for facts in bins.values()) for key in _BINS]
         rows.append([name, *(f"{count} of {labels}" for count in counts)])
     return table(["", *_BINS.values()], rows)
 
 
 def _statements(bins: dict[str, Any], exact: dict[str, Any]) -> list[str]:
-    """Say for which rows the theorems hold, and why."""
-    greatest = max(own["fitted_ece"] for own in bins.values())
+    """Explain for which rows the theorems hold."""
+    greatest = max(facts["fitted_ece"] for facts in bins.values())
     return [
         "On the fitted rows the calibration error is zero for any scores, because the predicted "
         f"frequencies and the labels of a bin have the same sum. The largest error is "
@@ -151,21 +153,21 @@ def _odd(exact: dict[str, Any], metric: str) -> str:
 
 
 def _errors(exact: dict[str, Any]) -> str:
-    return ", ".join(f"{own['error']:.3f}" for own in exact["rows"].values())
+    return ", ".join(f"{effects['error']:.3f}" for effects in exact["rows"].values())
 
 
 def _chances(exact: dict[str, Any]) -> str:
-    return ", ".join(f"{own['worse']:.2g}" for own in exact["rows"].values())
+    return ", ".join(f"{effects['worse']:.2g}" for effects in exact["rows"].values())
 
 
 def _total(bins: dict[str, Any], kind: str, key: str) -> float:
-    return sum(own["kinds"][kind][key] for own in bins.values())
+    return sum(facts["kinds"][kind][key] for facts in bins.values())
 
 
 def _kinds(bins: dict[str, Any]) -> str:
     rows = []
-    for name, own in bins.items():
-        kinds = own["kinds"]
+    for name, facts in bins.items():
+        kinds = facts["kinds"]
         for kind in ("mixed", "pure", "empty"):
             k = kinds[kind]
             change = k["after"] - k["before"]
@@ -176,8 +178,8 @@ def _kinds(bins: dict[str, Any]) -> str:
 
 def _share(bins: dict[str, Any]) -> str:
     lines = []
-    for name, own in bins.items():
-        kinds = own["kinds"]
+    for name, facts in bins.items():
+        kinds = facts["kinds"]
         change = {kind: k["after"] - k["before"] for kind, k in kinds.items()}
         total = sum(change.values())
         cells = sum(k["cells"] for k in kinds.values())
@@ -193,8 +195,8 @@ def _share(bins: dict[str, Any]) -> str:
 def _prior(data: dict[str, Any]) -> str:
     methods = ("uncalibrated", "histogram", "histogram_prior")
     rows = []
-    for name, own in data.items():
-        means = [own["methods"][m]["mean"] for m in methods]
+    for name, facts in data.items():
+        means = [facts["methods"][m]["mean"] for m in methods]
         rows.append(
             [name, *(" → ".join(f"{mean[metric]:.4f}" for mean in means) for metric in _METRICS)]
         )
@@ -203,14 +205,14 @@ def _prior(data: dict[str, Any]) -> str:
 
 def _findings(study: dict[str, Any]) -> list[Finding]:
     data = study["data"]
-    bins = {name: own["bins"] for name, own in data.items()}
-    labels = sum(own["labels"] for own in bins.values())
+    bins = {name: facts["bins"] for name, facts in data.items()}
+    labels = sum(facts["labels"] for facts in bins.values())
     count = len(data)
-    rise = {
-        part: {key: sum(own[part][key] for own in bins.values()) for key in _BINS}
+    num_rises = {
+        part: {key: sum(facts[part][key] for facts in bins.values()) for key in _BINS}
         for part in ("fitted", "new")
     }
-    found = [
+    findings = [
         Finding(
             f"table {number}, {_METRICS[metric]}",
             f"falls in {published} of 3",
@@ -225,19 +227,22 @@ def _findings(study: dict[str, Any]) -> list[Finding]:
     ]
     for key, theorem in (("ece", "better calibrated"), ("hamming_loss", "at least as accurate")):
         for part, name in (("fitted", "fitted"), ("new", "new")):
-            found.append(
+            findings.append(
                 Finding(
                     f"theorems 2 and 4: {theorem}, {name} rows",
                     "always",
-                    f"worse for {rise[part][key]} of {labels} labels",
-                    "fails" if rise[part][key] else "holds",
+                    f"worse for {num_rises[part][key]} of {labels} labels",
+                    "fails" if num_rises[part][key] else "holds",
                 )
             )
     pure = sum(
-        own["kinds"]["pure"]["after"] - own["kinds"]["pure"]["before"] for own in bins.values()
+        facts["kinds"]["pure"]["after"] - facts["kinds"]["pure"]["before"]
+        for facts in bins.values()
     )
-    total = sum(k["after"] - k["before"] for own in bins.values() for k in own["kinds"].values())
-    found.append(
+    total = sum(
+        k["after"] - k["before"] for facts in bins.values() for k in facts["kinds"].values()
+    )
+    findings.append(
         Finding(
             "log loss",
             "not printed",
@@ -246,4 +251,4 @@ def _findings(study: dict[str, Any]) -> list[Finding]:
             f"bins of one class: {pure:+,.0f} nats of {total:+,.0f}",
         )
     )
-    return found
+    return findings

@@ -6,8 +6,8 @@ from functools import cache
 from typing import Any
 
 from benchmarks.figures import table
-from benchmarks.papers._common import Finding, Page, Row, bullets, compared, counted, read
-from benchmarks.papers._networks import METRICS, NETWORKS, every, network_tables, remarks
+from benchmarks.papers._common import Finding, Page, Row, agreement, bullets, comparison_table, read
+from benchmarks.papers._networks import METRICS, NETWORKS, all_figures, network_tables, remarks
 
 _METRICS = METRICS | {
     "class_wise_ece": "class-wise ECE, summed",
@@ -22,6 +22,7 @@ def _study() -> dict[str, Any]:
 
 
 def page() -> Page:
+    """Write the page."""
     text = f"""\
 ## Kull et al. (2019)
 
@@ -52,7 +53,7 @@ The other networks of tables 3, 4 and 13 to 18 are not available.
 Temperature and ensemble temperature scaling fitted by cross-entropy ("CE"), and accuracy, for the
 three networks that are available:
 
-{compared(_logs())}
+{comparison_table(_logs())}
 
 - Temperatures: the logged temperatures do not minimize the log loss. Ours do; that of DenseNet-40
   gives the six figures of Kull et al. above.
@@ -64,29 +65,31 @@ three networks that are available:
 """
     first = [row for row, _ in _rows() if row.what.startswith(("`uncal", "`temp"))]
     others = [pair for pair in _rows() if not pair[0].what.startswith(("`uncal", "`temp"))]
-    inside = sum(within for _, within in others)
+    num_within = sum(within for _, within in others)
     findings = [
-        counted("Kull et al., tables 3 and 13 to 18, penalties by cross-validation", every("Kull")),
-        counted("Kull et al., uncalibrated and temperature scaling, six metrics", first),
+        agreement(
+            "Kull et al., tables 3 and 13 to 18, penalties by cross-validation", all_figures("Kull")
+        ),
+        agreement("Kull et al., uncalibrated and temperature scaling, six metrics", first),
         Finding(
             "Kull et al., ODIR and vector scaling, published penalties and five folds",
             f"{len(others)} figures",
-            f"{inside} within what divisions give",
+            f"{num_within} within what divisions give",
             "agrees"
-            if inside == len(others)
+            if num_within == len(others)
             else f"others by up to {max(_apart(row) for row, within in others if not within):.1%}",
         ),
         Finding("Kull et al., other networks", "13 networks", "none", "not available"),
-        counted("Jung et al., temperature scaling", every("SCTL")),
-        counted("Jung et al., ensemble temperature and accuracy", _logs()),
+        agreement("Jung et al., temperature scaling", all_figures("SCTL")),
+        agreement("Jung et al., ensemble temperature and accuracy", _logs()),
         Finding("Jung et al., losses by class", "logged", "none", "not in this library"),
     ]
     return Page("kull-jung", "Kull et al. (2019) and Jung et al. (2023)", text, findings)
 
 
 def _mixtures() -> str:
-    first = [own["whole"]["mixture"][0] for own in _study()["sctl"].values()]
-    return ", ".join(f"{share:.3f}" for share in first)
+    first = [facts["whole"]["mixture"][0] for facts in _study()["sctl"].values()]
+    return ", ".join(f"{weight:.3f}" for weight in first)
 
 
 def _strengths(method: str) -> str:
@@ -94,19 +97,20 @@ def _strengths(method: str) -> str:
 
 
 def _rows() -> list[tuple[Row, bool]]:
-    """Return published figures beside fits to all rows, and whether folds give them."""
-    found = []
-    for method, own in _study()["methods"].items():
-        for key, value in own["published"].items():
+    """Compare published figures with fits to all rows, and check if five folds explain them."""
+    rows = []
+    for method, facts in _study()["methods"].items():
+        for key, value in facts["published"].items():
             unit = _study()["units"][key]
-            row = Row(f"`{method}`, {_METRICS[key]}", value, own["whole"][key], unit)
-            each = [fold[key] for fold in own.get("folds", [own["whole"]])]
-            inside = min(each) - 1.001 * unit <= value <= max(each) + 1.001 * unit
-            found.append((row, inside))
-    return found
+            row = Row(f"`{method}`, {_METRICS[key]}", value, facts["whole"][key], unit)
+            values = [fold[key] for fold in facts.get("folds", [facts["whole"]])]
+            within = min(values) - 1.001 * unit <= value <= max(values) + 1.001 * unit
+            rows.append((row, within))
+    return rows
 
 
 def _by_folds() -> str:
+    """Arrange published figures, fits to all rows and ranges of five folds as a table."""
     rows = []
     for row, inside in _rows():
         method, metric = row.what.split(", ", 1)
@@ -114,9 +118,9 @@ def _by_folds() -> str:
         key = next(key for key, name in _METRICS.items() if name == metric)
         cells = row.cells()
         digits = len(cells[1].partition(".")[2])
-        each = [fold[key] for fold in folds or ()]
-        between = f"{min(each):.{digits}f} to {max(each):.{digits}f}" if each else ""
-        rows.append([*cells[:3], between, "agrees" if inside or row.agrees else cells[3]])
+        values = [fold[key] for fold in folds or ()]
+        value_range = f"{min(values):.{digits}f} to {max(values):.{digits}f}" if values else ""
+        rows.append([*cells[:3], value_range, "agrees" if inside or row.agrees else cells[3]])
     return table(["", "published", "all rows", "five folds", ""], rows)
 
 
@@ -125,33 +129,37 @@ def _apart(row: Row) -> float:
 
 
 def _explained() -> str:
-    chosen = {r.what: abs(r.ours - r.published) for r in every("Kull")}
+    """Explain the remaining differences of log losses, in sentences."""
+    default_differences = {r.what: abs(r.ours - r.published) for r in all_figures("Kull")}
     lines = []
     for method in ("dirichlet_odir", "matrix_odir"):
         what = f"`{method}`, log loss"
         (row,) = [row for row, _ in _rows() if row.what == what]
-        now = abs(row.ours - row.published)
-        lines.append(f"{chosen[what]:.6f} to {now:.6f} ({method})")
-    found = (
+        difference = abs(row.ours - row.published)
+        lines.append(f"{default_differences[what]:.6f} to {difference:.6f} ({method})")
+    text = (
         "The published strengths bring the log loss closer, from a difference of "
         f"{' and '.join(lines)}."
     )
-    for method, own in _study()["stopped"].items():
+    for method, facts in _study()["stopped"].items():
         published = _study()["methods"][method]["published"]["log_loss"]
-        found += (
+        text += (
             f" Of `{method}`, steps of the gradient (Adam, from the identity) have a log loss of "
-            f"{own['log_loss']:.6f} after {own['steps']}, for the published {published:.6f}; the "
-            f"objective is {own['excess']:.0e} above its least there, where the log loss is "
-            f"{own['least_log_loss']:.6f}."
+            f"{facts['log_loss']:.6f} after {facts['steps']}, for the published {published:.6f}; "
+            f"the objective is {facts['excess']:.0e} above its least there, where the log loss is "
+            f"{facts['least_log_loss']:.6f}."
         )
-    return f"{found} A fit that stops early therefore explains the remaining difference."
+    return f"{text} A fit that stops early therefore explains the remaining difference."
 
 
 def _logs() -> list[Row]:
+    """Compare the logged figures of Jung et al. with ours."""
     rows = []
-    for name, own in _study()["sctl"].items():
-        known, ours = own["published"], own["whole"]
-        rows.append(Row(f"{NETWORKS[name]}, accuracy", known["accuracy"], ours["accuracy"], 1e-4))
+    for name, facts in _study()["sctl"].items():
+        published, ours = facts["published"], facts["whole"]
+        rows.append(
+            Row(f"{NETWORKS[name]}, accuracy", published["accuracy"], ours["accuracy"], 1e-4)
+        )
         what = f"{NETWORKS[name]}, `{_MAPS['ensemble']}`, ECE, 15 bins"
-        rows.append(Row(what, known["ensemble"], ours["ensemble"], 1e-4))
+        rows.append(Row(what, published["ensemble"], ours["ensemble"], 1e-4))
     return rows

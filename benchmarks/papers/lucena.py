@@ -1,6 +1,6 @@
 """B. Lucena (2018): calibration by splines.
 
-Pictures of the page are written by python -m benchmarks.papers._lucena_pictures.
+python -m benchmarks.papers._lucena_pictures draws the pictures of the page.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.figures import table
-from benchmarks.papers._common import Finding, Page, Row, bullets, compared, counted, read
+from benchmarks.papers._common import Finding, Page, Row, agreement, bullets, comparison_table, read
 from benchmarks.papers._lucena_epochs import (
     VERDICTS,
     difference,
@@ -16,10 +16,10 @@ from benchmarks.papers._lucena_epochs import (
     ends_table,
     epoch_findings,
     epochs,
-    said,
+    verdict_of,
 )
 
-#: Table 1, the forest on MIMIC-III.
+#: Log losses of the forest on MIMIC-III in table 1.
 _FOREST = {
     "uncalibrated": 0.2525,
     "isotonic": 0.2592,
@@ -37,23 +37,24 @@ _METHODS = (
     "logit spline, unity prior",
     "splinecalib 0.0.13",
 )
-#: Rows that calibrate are of other shares of classes than those that test.
+#: Suffix of networks whose class frequencies differ between calibration and test rows.
 _SHIFTED = "_LT"
 
 
 def page() -> Page:
+    """Write the page."""
     adult, study = read("adult"), read("splines")
     rows = [
-        Row(f"{name}, log loss on Adult", own["published"], own["cross_validated"], 1e-4)
-        for name, own in adult["methods"].items()
-        if own["published"] is not None and (not _is_spline(name) or name.endswith(".002"))
+        Row(f"{name}, log loss on Adult", facts["published"], facts["cross_validated"], 1e-4)
+        for name, facts in adult["methods"].items()
+        if facts["published"] is not None and (not _is_spline(name) or name.endswith(".002"))
     ]
     training = study["training"]
     ends = ends_of(training)
     text = f"""\
 ## Table 1, Adult
 
-{compared(rows)}
+{comparison_table(rows)}
 
 {bullets(adult["remarks"])}
 
@@ -130,7 +131,7 @@ diagonal on the right and above it on the left, the network is over-confident.
 {bullets(_ALGORITHM)}
 """
     findings = [
-        counted("table 1, Adult", rows),
+        agreement("table 1, Adult", rows),
         *_adult_findings(adult),
         *_forest_findings(study["forest"]),
         Finding("figure 1", "3 curves", "drawn", "agrees"),
@@ -165,16 +166,19 @@ def _is_spline(name: str) -> bool:
 def _claims(adult: dict[str, Any]) -> str:
     rows = []
     for claim, kinds in adult["claims"].items():
-        for kind, own in kinds.items():
-            published = "" if own["published"] is None else f"{own['published']:+.4f}"
-            which = {"as published": "by cross-validation"}.get(kind, kind)
-            ours = [difference(own[scheme]) for scheme in ("cross_validated", "held_out")]
-            rows.append([claim, which, published, *ours])
+        for kind, by_scheme in kinds.items():
+            published = "" if by_scheme["published"] is None else f"{by_scheme['published']:+.4f}"
+            calibration = {"as published": "by cross-validation"}.get(kind, kind)
+            ours = [difference(by_scheme[scheme]) for scheme in ("cross_validated", "held_out")]
+            rows.append([claim, calibration, published, *ours])
     return table(["claim", "splines", "published", "5 folds", "held out"], rows)
 
 
 def _schemes(adult: dict[str, Any]) -> str:
-    lines = [f"{name}: {difference(own)}" for name, own in adult["cross_validation"].items()]
+    lines = [
+        f"{name}: {difference(comparison)}"
+        for name, comparison in adult["cross_validation"].items()
+    ]
     return f"""\
 The paper claims that calibration by cross-validation has a lower loss than calibration on held-out
 rows, which the classifier then lacks.
@@ -187,26 +191,26 @@ def _forest(forest: dict[str, Any]) -> str:
         [name, f"{_FOREST[name]:.4f}" if name in _FOREST else "", f"{loss:.4f}"]
         for name, loss in forest["log_loss"].items()
     ]
-    claims = [[claim, difference(own)] for claim, own in forest["claims"].items()]
+    claims = [[claim, difference(comparison)] for claim, comparison in forest["claims"].items()]
     heads = ["log loss", "published, other data", "ours"]
     return f"{table(heads, losses)}\n\n{table(['claim', 'difference'], claims)}"
 
 
 def _networks(study: dict[str, Any], metric: str, digits: int) -> str:
     rows = []
-    for name, own in study["networks"].items():
-        values = [own["methods"].get(m, {}).get(metric) for m in _METHODS]
+    for name, facts in study["networks"].items():
+        values = [facts["methods"].get(m, {}).get(metric) for m in _METHODS]
         rows.append([name, *("" if v is None else f"{v:.{digits}f}" for v in values)])
     return table(["", *_METHODS], rows)
 
 
 def _against_temperature(study: dict[str, Any]) -> str:
     pairs = [
-        [own["methods"][name]["log_loss"] for name in ("compact spline", "temperature")]
-        for own in study["networks"].values()
-        if "temperature" in own["methods"]
+        [facts["methods"][name]["log_loss"] for name in ("compact spline", "temperature")]
+        for facts in study["networks"].values()
+        if "temperature" in facts["methods"]
     ]
-    lower = sum(spline < one for spline, one in pairs)
+    lower = sum(spline < temperature for spline, temperature in pairs)
     return (
         "The paper does not compare with temperature scaling, a single parameter. The compact "
         f"spline has the lower log loss in {lower} of {len(pairs)} networks where both were fitted."
@@ -217,62 +221,74 @@ def _network_claims(study: dict[str, Any]) -> str:
     networks = study["networks"]
     claims = list(next(iter(networks.values()))["claims"])
     rows = [
-        [name, *(difference(own["claims"][claim]) for claim in claims)]
-        for name, own in networks.items()
+        [name, *(difference(facts["claims"][claim]) for claim in claims)]
+        for name, facts in networks.items()
     ]
     return table(["", *claims], rows)
 
 
 def _adult_findings(adult: dict[str, Any]) -> list[Finding]:
-    found = []
+    findings = []
     for claim, kinds in adult["claims"].items():
-        own = kinds.get("as published") or kinds[""]
-        known = "" if own["published"] is None else f"{own['published']:+.4f}"
-        shown = difference(own["cross_validated"]).rpartition(", ")[0]
-        found.append(
-            Finding(f"Adult: log loss, {claim}", known, shown, said(own["cross_validated"]))
+        comparison = kinds.get("as published") or kinds[""]
+        published = "" if comparison["published"] is None else f"{comparison['published']:+.4f}"
+        shown = difference(comparison["cross_validated"]).rpartition(", ")[0]
+        findings.append(
+            Finding(
+                f"Adult: log loss, {claim}",
+                published,
+                shown,
+                verdict_of(comparison["cross_validated"]),
+            )
         )
-    for name, own in adult["cross_validation"].items():
-        shown = difference(own).rpartition(", ")[0]
+    for name, comparison in adult["cross_validation"].items():
+        shown = difference(comparison).rpartition(", ")[0]
         claim = f"Adult: cross-validated below held out, {name}"
-        found.append(Finding(claim, "lower", shown, said(own)))
-    return found
+        findings.append(Finding(claim, "lower", shown, verdict_of(comparison)))
+    return findings
 
 
 def _forest_findings(forest: dict[str, Any]) -> list[Finding]:
-    found = []
-    for claim, own in forest["claims"].items():
+    findings = []
+    for claim, comparison in forest["claims"].items():
         first, second = claim.split(" below ")
         names: dict[str, str] = {"Platt": "Platt, of probabilities"}
         one, other = (names[n] if n in names else n for n in (first, second))
-        apart = _FOREST[one] - _FOREST[other]
-        shown = difference(own).rpartition(", ")[0]
-        found.append(
-            Finding(f"forest, other data: log loss, {claim}", f"{apart:+.4f}", shown, said(own))
+        published = _FOREST[one] - _FOREST[other]
+        shown = difference(comparison).rpartition(", ")[0]
+        findings.append(
+            Finding(
+                f"forest, other data: log loss, {claim}",
+                f"{published:+.4f}",
+                shown,
+                verdict_of(comparison),
+            )
         )
-    return found
+    return findings
 
 
 def _network_findings(study: dict[str, Any]) -> list[Finding]:
-    networks = {n: own for n, own in study["networks"].items() if not n.endswith(_SHIFTED)}
-    found = []
+    networks = {n: facts for n, facts in study["networks"].items() if not n.endswith(_SHIFTED)}
+    findings = []
     for claim in next(iter(networks.values()))["claims"]:
-        verdicts = [own["claims"][claim]["verdict"] for own in networks.values()]
+        verdicts = [facts["claims"][claim]["verdict"] for facts in networks.values()]
         counts = {v: verdicts.count(v) for v in VERDICTS}
         ours = ", ".join(f"{VERDICTS[v]} for {n}" for v, n in counts.items() if n)
-        best = "holds" if counts["holds"] > len(verdicts) / 2 and not counts["fails"] else "mixed"
-        best = "fails" if counts["fails"] > len(verdicts) / 2 else best
-        best = "not told apart" if counts["open"] > len(verdicts) / 2 else best
-        found.append(Finding(f"{len(verdicts)} networks: {claim}", "claimed", ours, best))
+        overall = (
+            "holds" if counts["holds"] > len(verdicts) / 2 and not counts["fails"] else "mixed"
+        )
+        overall = "fails" if counts["fails"] > len(verdicts) / 2 else overall
+        overall = "not told apart" if counts["open"] > len(verdicts) / 2 else overall
+        findings.append(Finding(f"{len(verdicts)} networks: {claim}", "claimed", ours, overall))
     gains = []
-    for own in networks.values():
-        loss = {name: one["log_loss"] for name, one in own["methods"].items()}
+    for facts in networks.values():
+        loss = {name: measures["log_loss"] for name, measures in facts["methods"].items()}
         gains.append(
             [loss["uncalibrated"] - loss[name] for name in ("compact spline", "clipped, best")]
         )
-    far = sum(spline > 2 * max(clip, 0) for spline, clip in gains)
+    num_far = sum(spline > 2 * max(clip, 0) for spline, clip in gains)
     claim = f"{len(gains)} networks: gain by spline more than twice that of clipping"
-    known = "0.0728 to 0.0211, 0.0418 to 0.0118"
-    answer = "holds" if far > len(gains) / 2 else "fails"
-    found.append(Finding(claim, known, f"{far} of {len(gains)}", answer))
-    return found
+    published = "0.0728 to 0.0211, 0.0418 to 0.0118"
+    overall_gain = "holds" if num_far > len(gains) / 2 else "fails"
+    findings.append(Finding(claim, published, f"{num_far} of {len(gains)}", overall_gain))
+    return findings

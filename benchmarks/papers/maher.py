@@ -1,11 +1,12 @@
-"""M. Maher (2020): real tables, networks, and what became of the synthetic study.
+"""M. Maher (2020): real tables, networks, and a summary of the synthetic study.
 
-`python -m benchmarks.papers.maher` draws figures 26 and 27. Figure 29 is the picture that the study
-of networks draws: `python -m benchmarks.studies networks --data digits --out DIR`, and
-DIR/logits_three.svg copied to docs/papers/maher-figure-29.svg.
+`python -m benchmarks.papers.maher` draws figures 26 and 27. The study of networks draws figure 29:
+run `python -m benchmarks.studies networks --data digits --out DIR`, and copy DIR/logits_three.svg
+to docs/papers/maher-figure-29.svg.
 
-Results: study_networks_digits.json is DIR/networks.json of that command with `--seeds 10`, and
-study_networks_digits_weak.json that with `--smoothing 0.0011111111111111111 --offset 1000` besides.
+study_networks_digits.json is DIR/networks.json of that command with `--seeds 10`, and
+study_networks_digits_weak.json is the same file of that command with `--seeds 10 --smoothing
+0.0011111111111111111 --offset 1000`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from benchmarks.papers._common import ROOT, Page
 
 
 def page() -> Page:
+    """Write the page."""
     synthetic = _maher_synthetic.findings()
     heads = ["figure or claim", "published", "ours", "verdict"]
     text = f"""\

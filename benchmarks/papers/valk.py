@@ -1,7 +1,7 @@
 """K. Valk (2022): multi-class calibration by neighbors.
 
-Its results: `python -m benchmarks.studies cnn` and `valk`, and `simplex --datasets 10 --test-rows
-20000` with the maps of table 1 (study_simplex_table1.json).
+The results are those of `python -m benchmarks.studies cnn` and `valk`, and of `simplex --datasets
+10 --test-rows 20000` with the maps of table 1 (study_simplex_table1.json).
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from typing import Any
 
 from benchmarks.figures import table
 from benchmarks.papers import _valk_table_1 as table_1
-from benchmarks.papers._common import Finding, Page, Row, bullets, compared, counted, read
-from benchmarks.papers._networks import METRICS, every, network_tables, remarks
+from benchmarks.papers._common import Finding, Page, Row, agreement, bullets, comparison_table, read
+from benchmarks.papers._networks import METRICS, all_figures, network_tables, remarks
 
-# Tables 5 to 10 compare with other methods, 11 to 16 the thesis's own; one for each metric.
+# Sources of figures: table 4, and tables 5 to 16.
 _ALONE, _AFTER = "Valk, table 4", "Valk"
+# Numbers of the two tables of each metric: 5 to 10 compare with other methods, 11 to 16 compare the
+# methods of the thesis.
 _TABLES = {
     "ece_mass": "5 and 11",
     "class_wise_ece_mass": "6 and 12",
@@ -38,6 +40,7 @@ _COMPARED = (
 
 
 def page() -> Page:
+    """Write the page."""
     text = f"""\
 ## Tables 4 to 16: networks
 
@@ -59,7 +62,7 @@ The published code of the thesis differs from its text in places. With the optio
 {sum(row.agrees for row in _as_published())} of {len(_as_published())} figures agree; with our \
 options {_agreeing()} do. These do not agree:
 
-{compared([row for row in _as_published() if not row.agrees])}
+{comparison_table([row for row in _as_published() if not row.agrees])}
 
 {bullets(_explanations())}
 
@@ -97,14 +100,14 @@ ranks are those of one data set.
 
 {table_1.order()}
 """
-    after = every(_AFTER)
-    findings = [*table_1.findings(), counted("table 4", every(_ALONE))]
+    after = all_figures(_AFTER)
+    findings = [*table_1.findings(), agreement("table 4", all_figures(_ALONE))]
     for metric, numbers in _TABLES.items():
         name = METRICS[metric]
         rows = [row for row in after if row.what.endswith(f"`, {name}")]
-        findings.append(counted(f"tables {numbers}, {name}", rows))
+        findings.append(agreement(f"tables {numbers}, {name}", rows))
     findings += [
-        counted("tables 4 to 16, with the options of the published code", _as_published()),
+        agreement("tables 4 to 16, with the options of the published code", _as_published()),
         *_claims(),
     ]
     return Page("valk", "Valk (2022): multi-class calibration", text, findings)
@@ -114,79 +117,91 @@ ranks are those of one data set.
 
 
 def _remarks() -> list[str]:
-    """Return remarks of the study of networks on what its own options change."""
-    some = dict.fromkeys([*remarks(_AFTER), *remarks(_ALONE)])
-    return [text for text in some if text.startswith(("Valk", "Vector", "Forest alone", "Kernel"))]
+    """Select the remarks of the study of networks on effects of our options."""
+    all_remarks = dict.fromkeys([*remarks(_AFTER), *remarks(_ALONE)])
+    return [
+        text
+        for text in all_remarks
+        if text.startswith(("Valk", "Vector", "Forest alone", "Kernel"))
+    ]
 
 
-def _mean(some: list[dict[str, Any]], key: str) -> float:
-    return sum(own[key] for own in some) / len(some)
+def _mean(results: list[dict[str, Any]], key: str) -> float:
+    return sum(entry[key] for entry in results) / len(results)
 
 
 def _maps() -> dict[str, dict[str, float]]:
-    """Return metrics with the options of the published code, random ones as means over seeds."""
+    """Collect metrics with the options of the published code; random maps are means over seeds."""
     study = read("valk")
     keys = list(_TABLES)
     decision = _decisions(True, True, True)
     networks = study["order_preserving"]
-    own = {"order_preserving": networks, _DECISION: decision}
-    return study["maps"] | {m: {k: _mean(some, k) for k in keys} for m, some in own.items()}
+    random_maps = {"order_preserving": networks, _DECISION: decision}
+    return study["maps"] | {
+        m: {k: _mean(by_run, k) for k in keys} for m, by_run in random_maps.items()
+    }
 
 
-def _decisions(clipped: bool, squares: bool, least: bool) -> list[dict[str, Any]]:
-    some = read("valk")["decision"]
-    floor = (min if least else max)(own["floor"] for own in some)
-    asked = {"clipped": clipped, "least_squares": squares, "floor": floor}
-    return [own for own in some if all(own[key] == value for key, value in asked.items())]
+def _decisions(clipped: bool, squares: bool, lower_floor: bool) -> list[dict[str, Any]]:
+    """Select the runs of decision calibration with given options."""
+    results = read("valk")["decision"]
+    floor = (min if lower_floor else max)(entry["floor"] for entry in results)
+    options = {"clipped": clipped, "least_squares": squares, "floor": floor}
+    return [
+        entry for entry in results if all(entry[key] == value for key, value in options.items())
+    ]
 
 
 def _as_published() -> list[Row]:
+    """Compare published figures with ours, with the options of the published code."""
     maps, study = _maps(), read("valk")
     return [
         Row(
-            f"`{own['method']}`, {METRICS[own['metric']]}",
-            own["value"],
-            maps[own["method"]][own["metric"]],
-            own["unit"],
+            f"`{figure['method']}`, {METRICS[figure['metric']]}",
+            figure["value"],
+            maps[figure["method"]][figure["metric"]],
+            figure["unit"],
         )
-        for own in study["published"]
+        for figure in study["published"]
     ]
 
 
 def _agreeing() -> int:
-    return sum(row.agrees for row in [*every(_AFTER), *every(_ALONE)])
+    """Count the figures that agree with our options."""
+    return sum(row.agrees for row in [*all_figures(_AFTER), *all_figures(_ALONE)])
 
 
 def _explanations() -> list[str]:
+    """Explain the differences between the published code and our options, in sentences."""
     maps, networks = _maps(), read("valk")["order_preserving"]
 
-    def pair(some: list[dict[str, Any]]) -> str:
-        return f"{_mean(some, 'log_loss'):.3f} (ECE {_mean(some, 'ece_mass'):.4f})"
+    def pair(results: list[dict[str, Any]]) -> str:
+        return f"{_mean(results, 'log_loss'):.3f} (ECE {_mean(results, 'ece_mass'):.4f})"
 
     def spread(key: str) -> str:
-        found = [own[key] for own in networks]
-        return f"{min(found):.4f} to {max(found):.4f}"
+        values = [entry[key] for entry in networks]
+        return f"{min(values):.4f} to {max(values):.4f}"
 
-    few = _decisions(True, True, True)
+    as_in_code = _decisions(True, True, True)
     variants = {
         "with neither": _decisions(False, False, False),
         "with the floor": _decisions(False, False, True),
         "with clipped steps": _decisions(True, False, False),
         "with both": _decisions(True, False, True),
-        "with both, and least squares as in the code": few,
+        "with both, and least squares as in the code": as_in_code,
     }
-    by_steps = [f"{own['log_loss']:.3f} after {own['steps']}" for own in few]
-    told = "; ".join(f"{name} {pair(some)}" for name, some in variants.items())
+    by_steps = [f"{entry['log_loss']:.3f} after {entry['steps']}" for entry in as_in_code]
+    variant_texts = "; ".join(f"{name} {pair(results)}" for name, results in variants.items())
     return [
         "Loss gap: its 500 losses are those of NumPy's seed 0. With these loss gaps agree wherever "
         "the maps do.",
         "Floor: probabilities below 0 become 1e-4, but those between 0 and 1e-4 stay.",
         "Decision: whatever falls below 1e-7 becomes 1e-7, not 1e-4, and each step of the code "
         "sees probabilities clipped there but moves them as they are, so that what fell below 0 is "
-        f"never pushed back. Log losses (ECEs), means over {len(few)} seeds: {told}; published "
-        ".264 (.0120). The number of steps has the least Brier score on the test rows, which "
-        "hardly tells numbers apart; the log loss then rises with them: by seed "
-        f"{', '.join(by_steps)}. Hard borders explain nothing, as the code has none.",
+        f"never pushed back. Log losses (ECEs), means over {len(as_in_code)} seeds: "
+        f"{variant_texts}; published .264 (.0120). The number of steps has the least Brier score "
+        "on the test rows, which hardly tells numbers apart; the log loss then rises with them: "
+        f"by seed {', '.join(by_steps)}. Hard borders explain nothing, as the code has none.",
         "Forest after temperature scaling: trees have a depth, with fewer leaves than that allows; "
         "of depth 7, drawn with the published seed, all its figures are the published ones.",
         "Forest alone: trees of depths up to 12 have an ECE of about "
@@ -209,6 +224,7 @@ def _sets() -> int:
 
 
 def _borders() -> str:
+    """Arrange the comparison of soft and hard borders as a table."""
     names = {
         "log_loss": "log loss",
         "brier_score": "Brier score",
@@ -217,10 +233,10 @@ def _borders() -> str:
     }
     rows = []
     for data, title in (("folds", "DenseNet-40"), ("simplex", "known truth")):
-        for steps, own in read("valk")["partitions"][data].items():
+        for steps, by_metric in read("valk")["partitions"][data].items():
             cells = [
-                f"{own[key]['soft']:.4f} / {own[key]['hard']:.4f} "
-                f"({own[key]['difference']:+.4f} ± {own[key]['standard_error']:.4f})"
+                f"{by_metric[key]['soft']:.4f} / {by_metric[key]['hard']:.4f} "
+                f"({by_metric[key]['difference']:+.4f} ± {by_metric[key]['standard_error']:.4f})"
                 for key in names
             ]
             rows.append([f"{title}, {steps} steps", *cells])
@@ -228,12 +244,12 @@ def _borders() -> str:
 
 
 def _claims() -> list[Finding]:
-    """Judge what the text says of DenseNet-40 by our own figures."""
+    """Check the claims of the text on DenseNet-40 against our figures."""
     study = read("cnn")["networks"]["kull_densenet40_c10"]["maps"]
     best = min(_COMPARED, key=lambda method: study[method]["ece_mass"])
     ece = "ECE of KNN after temperature scaling is the least of all, by .0028"
     second = sorted(study[method]["ece_mass"] for method in _COMPARED)[1]
-    knn, scaled, decided = (study[name] for name in ("temperature+knn", "temperature", _DECISION))
+    knn, scaled, decision = (study[name] for name in ("temperature+knn", "temperature", _DECISION))
     gains = [
         key
         for key in _TABLES
@@ -241,8 +257,8 @@ def _claims() -> list[Finding]:
     ]
     alone = [study[name] for name in ("forest", "knn", "kernel")]
     keys = ("ece_mass", "brier_score", "log_loss", "loss_gap")
-    better = sum(own[key] < study["uncalibrated"][key] for own in alone for key in keys)
-    worse = sum(own[key] > scaled[key] for own in alone for key in keys)
+    better = sum(metrics[key] < study["uncalibrated"][key] for metrics in alone for key in keys)
+    worse = sum(metrics[key] > scaled[key] for metrics in alone for key in keys)
     return [
         Finding(
             "claim: forest, KNN and kernel alone improve ECE, Brier score, log loss and loss gap",
@@ -271,7 +287,7 @@ def _claims() -> list[Finding]:
         Finding(
             "claim: decision calibration makes the log loss much worse",
             "+.039",
-            f"{decided['log_loss'] - scaled['log_loss']:+.3f}",
+            f"{decision['log_loss'] - scaled['log_loss']:+.3f}",
             "holds of the published code; less with ours",
         ),
     ]

@@ -1,8 +1,9 @@
-"""Draw figures 1 to 3 of "Network calibration by weight scaling" as far as predictions can be had.
+"""Draw figures 1 to 3 of "Network calibration by weight scaling" for available networks.
 
     python -m benchmarks.papers.weight_pictures
 
-From benchmarks/results/study_weight_scaling.json, into docs/papers/weight-scaling-figure-*.svg.
+The pictures are drawn from benchmarks/results/study_weight_scaling.json and written to
+docs/papers/weight-scaling-figure-*.svg.
 """
 
 from __future__ import annotations
@@ -21,53 +22,56 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FOLDER = ROOT / "docs" / "papers"
-#: Of 10 and of 100 classes.
+#: Networks that are drawn, with 10 and with 100 classes.
 DRAWN = {
     "kull_densenet40_c10": "DenseNet-40, CIFAR-10",
     "cy_cifar100_vgg16_bn": "VGG-16, CIFAR-100",
 }
-#: Where the paths of figure 1 begin.
+#: Start of the paths in figure 1.
 START = np.array([0.6, 0.3, 0.1])
 
 
 def paths(start: np.ndarray, steps: int = 200) -> tuple[np.ndarray, np.ndarray]:
-    """Return probabilities (steps, k) from ``start`` to equal ones by weights and temperatures."""
-    share = np.linspace(1, 0, steps)[:, None]
-    return share * start + (1 - share) / len(start), softmax(share * np.log(start))
+    """Scale ``start`` to equal probabilities: paths (steps, k) of weights and of temperatures."""
+    weight = np.linspace(1, 0, steps)[:, None]
+    return weight * start + (1 - weight) / len(start), softmax(weight * np.log(start))
 
 
 def figure_1() -> Figure:
+    """Draw the paths of probabilities by weights and by temperatures."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4, 3), layout="constrained")
     ax = figure.subplots()
-    for own, name, color in zip(paths(START), ("weights", "temperatures"), COLORS, strict=False):
-        ax.plot(own[:, 0], own[:, 1], color=color, label=name)
+    for path, name, color in zip(paths(START), ("weights", "temperatures"), COLORS, strict=False):
+        ax.plot(path[:, 0], path[:, 1], color=color, label=name)
     ax.set(xlabel="probability of class 1", ylabel="probability of class 2", ylim=(0.295, 0.35))
     _finish(ax)
     return figure
 
 
 def figure_2(networks: dict[str, Any]) -> Figure:
+    """Draw weights, reciprocal temperatures and confidence gaps by bin."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.5, 5), layout="constrained")
     axes = figure.subplots(2, len(DRAWN), sharex=True)
-    for (above, below), (name, title) in zip(axes.T, DRAWN.items(), strict=True):
-        bins = {key: np.array(own) for key, own in networks[name]["bins"].items()}
-        place = np.arange(len(bins["weight"]))
-        above.bar(place - 0.2, bins["weight"], 0.4, color=COLORS[0], label="weight")
+    for (upper, lower), (name, title) in zip(axes.T, DRAWN.items(), strict=True):
+        bins = {key: np.array(values) for key, values in networks[name]["bins"].items()}
+        position = np.arange(len(bins["weight"]))
+        upper.bar(position - 0.2, bins["weight"], 0.4, color=COLORS[0], label="weight")
         inverse = bins["inverse_temperature"]
-        above.bar(place + 0.2, inverse, 0.4, color=COLORS[1], label="1 / temperature")
-        above.set(title=title, ylim=(0, 1.25), yticks=np.arange(0, 1.1, 0.25))
-        below.bar(place, bins["confidence"] - bins["accuracy"], color=COLORS[2])
-        below.set(xlabel="bin", ylabel="confidence less accuracy", xticks=place[::2])
-        _finish(above)
-        _finish(below, legend=False)
+        upper.bar(position + 0.2, inverse, 0.4, color=COLORS[1], label="1 / temperature")
+        upper.set(title=title, ylim=(0, 1.25), yticks=np.arange(0, 1.1, 0.25))
+        lower.bar(position, bins["confidence"] - bins["accuracy"], color=COLORS[2])
+        lower.set(xlabel="bin", ylabel="confidence less accuracy", xticks=position[::2])
+        _finish(upper)
+        _finish(lower, legend=False)
     return figure
 
 
 def figure_3(networks: dict[str, Any]) -> Figure:
+    """Draw reliability before calibration and after both methods."""
     from matplotlib.figure import Figure
 
     name = list(DRAWN)[1]
@@ -91,6 +95,7 @@ def _finish(ax: Axes, legend: bool = True) -> None:
 
 
 def main() -> None:
+    """Draw and write all pictures."""
     networks = read("weight_scaling")["networks"]
     figures = figure_1(), figure_2(networks), figure_3(networks)
     for number, figure in enumerate(figures, 1):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from benchmarks.papers import _weight_claims as claims
 from benchmarks.papers import _weight_tables as tables
-from benchmarks.papers._common import Page, bullets, compared
+from benchmarks.papers._common import Page, bullets, comparison_table
 from benchmarks.papers._networks import remarks
 from benchmarks.papers._weight_tables import study
 
 
 def page() -> Page:
+    """Write the page."""
     findings = [
         *claims.losses(),
         *claims.methods(),
@@ -20,7 +21,7 @@ def page() -> Page:
     ]
     repeats = study("losses")["repeats"]
     rows = study("losses")["rows"]
-    splits = max(own["splits"] for own in study("weight_scaling")["networks"].values())
+    splits = max(facts["splits"] for facts in study("weight_scaling")["networks"].values())
     text = f"""\
 Errors are in percent, ± a standard error. A difference is *lower* or *higher* if Student's 95 %
 interval excludes zero, and *not clear* otherwise. If repeats split the same rows, the standard
@@ -53,7 +54,7 @@ the weight is 100 % and nothing changes. The paper's table shows this as well.
 
 **DenseNet-40, CIFAR-10**, ECE in 25 bins
 
-{compared(tables.densenet_rows())}
+{comparison_table(tables.densenet_rows())}
 
 {bullets([*remarks("weight scaling"), *_variant_remarks(), _knot_remark()])}
 
@@ -118,14 +119,14 @@ def _variant_remarks() -> list[str]:
         "double and in single precision, in which more than half of them are one; and with exact "
         "temperatures and grids of them:"
     ]
-    for method, own in study("weight_scaling")["variants"].items():
-        best = own["closest"]
-        step = f", temperatures in steps of {best['step']:g}" if best["step"] else ""
+    for method, facts in study("weight_scaling")["variants"].items():
+        closest = facts["closest"]
+        step = f", temperatures in steps of {closest['step']:g}" if closest["step"] else ""
         lines.append(
-            f"{method}: {own['ways']} ways give {100 * own['least']:.3f} to "
-            f"{100 * own['greatest']:.3f}, {own['agree'] or 'none'} of them the published "
-            f"{100 * own['published']:.3f}. Closest is {100 * best['ece_25']:.3f}, of "
-            f"{best['bins']} bins, ties {best['ties']}, {best['dtype']}{step}."
+            f"{method}: {facts['ways']} ways give {100 * facts['least']:.3f} to "
+            f"{100 * facts['greatest']:.3f}, {facts['agree'] or 'none'} of them the published "
+            f"{100 * facts['published']:.3f}. Closest is {100 * closest['ece_25']:.3f}, of "
+            f"{closest['bins']} bins, ties {closest['ties']}, {closest['dtype']}{step}."
         )
     return lines
 

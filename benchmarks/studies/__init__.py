@@ -1,5 +1,5 @@
-"""The papers' experiments: on real data, and where the truth is known.
+"""Experiments of the papers, on real data and on data with a known truth.
 
-``python -m benchmarks.studies NAME`` runs one. It can be killed and started again: it goes on from
-what it finished.
+``python -m benchmarks.studies NAME`` runs one of them. An interrupted run can be started again: it
+resumes from the finished parts.
 """

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.studies NAME``: one of the papers' experiments."""
+"""``python -m benchmarks.studies NAME``: run an experiment of the papers."""
 
 from benchmarks.studies.app import main
 

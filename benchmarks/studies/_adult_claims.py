@@ -1,4 +1,4 @@
-"""What B. Lucena says of calibrators on the Adult data, judged on the same test rows."""
+"""B. Lucena's claims about calibrators on the Adult data, tested on the same test rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.studies.paired import paired, verdict
 
-#: Claims that the first has the lesser log loss than the second, of its table 1 and the text.
+#: Claims that the first method has a lower log loss than the second, from table 1 and the text.
 CLAIMS: dict[str, tuple[str, str]] = {
     "spline below uncalibrated": ("spline", "uncalibrated"),
     "spline below Platt": ("spline", "Platt, of probabilities"),
@@ -19,53 +19,57 @@ CLAIMS: dict[str, tuple[str, str]] = {
     "compact spline below spline": ("compact spline", "spline"),
     "isotonic below Platt": ("isotonic", "Platt, of probabilities"),
 }
-#: Which splines: of the strength that explains the published figures, and as the algorithm says.
+#: Variants of the splines: with the strength that explains the published figures, and with the
+#: strength chosen as in the published algorithm.
 SPLINES = ("strength .002", "as published")
-#: With whose calibrator both ways of getting calibration rows are compared.
+#: Calibrators with which cross-validation and held-out rows are compared.
 _SCHEMES = ("Platt, of probabilities", "isotonic", "compact spline, as published")
 
 
 def judge(
-    crossed: Mapping[str, np.ndarray],
-    held: Mapping[str, np.ndarray],
+    cross_validated: Mapping[str, np.ndarray],
+    held_out: Mapping[str, np.ndarray],
     published: Mapping[str, float | None],
 ) -> dict[str, Any]:
-    """Judge the claims by the losses of the test rows.
+    """Test the claims by the losses of the test rows.
 
     Parameters
     ----------
-    crossed : mapping of str to array of shape (m,)
+    cross_validated : mapping of str to array of shape (m,)
         Losses of methods that were calibrated by cross-validation.
-    held : mapping of str to array of shape (splits, m)
-        Losses of the same methods, calibrated on rows held out.
+    held_out : mapping of str to array of shape (splits, m)
+        Losses of the same methods, calibrated on held-out rows.
     published : mapping of str to float or None
-        Mean losses.
+        Published mean losses.
 
     Returns
     -------
     dict
-        ``claims``: for each claim and kind of splines the ``published`` difference, and by way of
-        calibration the difference, its standard error and the verdict. ``cross_validation``: for
-        some methods the same of losses by cross-validation against those on rows held out.
+        ``claims``: for each claim and variant of the splines, the ``published`` difference, and for
+        both kinds of calibration rows our difference, its standard error and the verdict.
+        ``cross_validation``: for some methods, the difference between the losses with
+        cross-validation and with held-out rows, its standard error and the verdict.
     """
     claims: dict[str, Any] = {}
-    means = {name: losses.mean(axis=0) for name, losses in held.items()}
+    means = {name: losses.mean(axis=0) for name, losses in held_out.items()}
     for claim, names in CLAIMS.items():
         claims[claim] = {}
         for kind in SPLINES if any(name.endswith("spline") for name in names) else ("",):
             first, second = (f"{n}, {kind}" if n.endswith("spline") else n for n in names)
-            if first not in crossed or second not in crossed:
+            if first not in cross_validated or second not in cross_validated:
                 continue
-            one, other = published[first], published[second]
+            first_published, second_published = published[first], published[second]
             claims[claim][kind] = {
-                "published": None if one is None or other is None else one - other,
-                "cross_validated": _compare(crossed[first], crossed[second]),
+                "published": None
+                if first_published is None or second_published is None
+                else first_published - second_published,
+                "cross_validated": _compare(cross_validated[first], cross_validated[second]),
                 "held_out": _compare(means[first], means[second]),
             }
-    schemes = {n: _compare(crossed[n], means[n]) for n in _SCHEMES if n in crossed}
+    schemes = {n: _compare(cross_validated[n], means[n]) for n in _SCHEMES if n in cross_validated}
     return {"claims": claims, "cross_validation": schemes}
 
 
 def _compare(first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
-    found = paired(first, second)
-    return {**found, "verdict": verdict(found)}
+    comparison = paired(first, second)
+    return {**comparison, "verdict": verdict(comparison)}

@@ -1,4 +1,4 @@
-"""Binary tables: where they lie, what they hold, and how their rows are split."""
+"""Binary tables: find and read the files, and split the rows."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from benchmarks.studies.data import choose, digest, find_files
 
 _LABEL = "class"
 _SUFFIXES = (".csv", ".csv.gz")
-_FEWEST = 5
+_MIN_CLASS_ROWS = 5
 
 
 class BinaryTable(NamedTuple):
-    """Features (n, d), labels (n,) of 0 and 1, and the name of the file that they are from."""
+    """Features (n, d), labels (n,) of 0 and 1, and the name of their file."""
 
     name: str
     x: np.ndarray
@@ -27,12 +27,12 @@ class BinaryTable(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """Tell data from other data: a hash of shape, features and labels."""
+        """Hash of the shape, features and labels."""
         return digest((self.x, self.y))
 
 
 def find_tables(folder: Path, names: Sequence[str] | None, beneath: Path) -> dict[str, Path]:
-    """Return the files of the tables by name: in ``folder``, or in the folder ``beneath`` it."""
+    """Find the files of the tables by name, in ``folder`` or in its subfolder ``beneath``."""
     paths = find_files(
         folder,
         beneath,
@@ -40,14 +40,14 @@ def find_tables(folder: Path, names: Sequence[str] | None, beneath: Path) -> dic
         "tables, .csv or .csv.gz",
         lambda path: path.name.endswith(_SUFFIXES),
     )
-    found = {path.name.removesuffix(".gz").removesuffix(".csv"): path for path in paths}
-    if len(found) < len(paths):
+    by_name = {path.name.removesuffix(".gz").removesuffix(".csv"): path for path in paths}
+    if len(by_name) < len(paths):
         raise ValueError(f"{paths[0].parent} must hold each table once, as .csv or as .csv.gz")
-    return {name: found[name] for name in choose(names, found, "table")}
+    return {name: by_name[name] for name in choose(names, by_name, "table")}
 
 
 def read_rows(path: Path) -> list[list[str]]:
-    """Return the cells of a CSV file, plain or compressed, without blank lines and outer blanks."""
+    """Read the cells of a CSV file, plain or compressed; skip blank lines and strip cells."""
     opener = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
@@ -58,7 +58,7 @@ def read_rows(path: Path) -> list[list[str]]:
 
 
 def read_table(name: str, path: Path) -> BinaryTable:
-    """Read numeric features and a column ``class`` of 0 and 1, below a header."""
+    """Read a table with a header, numeric features and a column ``class`` of 0 and 1."""
     header, *rows = read_rows(path) or [[]]
     if header.count(_LABEL) != 1:
         raise ValueError(f"{path}: the header must name one column {_LABEL!r}, got {header}")
@@ -77,8 +77,10 @@ def read_table(name: str, path: Path) -> BinaryTable:
         raise ValueError(f"{path}: column {_LABEL!r} must hold 0 and 1 only")
     y = label.astype(int)
     counts = np.bincount(y, minlength=2)
-    if counts.min() < _FEWEST:
-        raise ValueError(f"{path}: each class must have {_FEWEST} rows or more, got {counts.min()}")
+    if counts.min() < _MIN_CLASS_ROWS:
+        raise ValueError(
+            f"{path}: each class must have {_MIN_CLASS_ROWS} rows or more, got {counts.min()}"
+        )
     if len(header) < 2:
         raise ValueError(f"{path}: there must be a feature beside the column {_LABEL!r}")
     return BinaryTable(name, np.delete(values, column, axis=1), y)
@@ -87,14 +89,14 @@ def read_table(name: str, path: Path) -> BinaryTable:
 def split_rows(
     y: np.ndarray, rows: np.ndarray, share: float, random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Split rows at random into the rest and a share, the same share of each class.
+    """Split rows at random, stratified by class, into the rest and a share.
 
-    How many rows go where depends on the class counts alone, so it is equal in all splits.
+    The sizes depend on the class counts alone, so all splits have equal sizes.
     """
     rest, taken = [], []
     for label in np.unique(y[rows]):
-        mine = random.permutation(rows[y[rows] == label])
-        count = round(share * len(mine))
-        taken.append(mine[:count])
-        rest.append(mine[count:])
+        class_rows = random.permutation(rows[y[rows] == label])
+        count = round(share * len(class_rows))
+        taken.append(class_rows[:count])
+        rest.append(class_rows[count:])
     return np.sort(np.concatenate(rest)), np.sort(np.concatenate(taken))

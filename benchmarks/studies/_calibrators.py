@@ -1,4 +1,4 @@
-"""Calibrators of several classes by name, alone and after temperature scaling, and their runs."""
+"""Multi-class calibrators by name, alone and after temperature scaling, and how to run them."""
 
 from __future__ import annotations
 
@@ -21,23 +21,27 @@ Inputs = Literal["probs", "logits"]
 
 
 def registered() -> dict[str, type[bc.Calibrator]]:
-    """Return all calibrators of several classes, by the names of their classes in snake case."""
-    every = [getattr(bc, name) for name in bc.__all__]
-    able = [own for own in every if isinstance(own, type) and issubclass(own, bc.Calibrator)]
+    """Find all multi-class calibrators, by the snake-case names of their Python classes."""
+    exported = [getattr(bc, name) for name in bc.__all__]
+    calibrators = [
+        calibrator
+        for calibrator in exported
+        if isinstance(calibrator, type) and issubclass(calibrator, bc.Calibrator)
+    ]
     return {
-        re.sub("(?<=[a-z])(?=[A-Z])", "_", own.__name__).lower(): own
-        for own in able
-        if not own.binary and not isabstract(own)
+        re.sub("(?<=[a-z])(?=[A-Z])", "_", calibrator.__name__).lower(): calibrator
+        for calibrator in calibrators
+        if not calibrator.binary and not isabstract(calibrator)
     }
 
 
-#: From best to worst.
+#: Statuses of a fit, from best to worst.
 _STATUSES = ("converged", "limit", "unbounded", "invalid")
 SECONDS = ("fit_seconds", "predict_seconds")
-#: The name of what is done without any calibration.
+#: Name of the method without any calibration.
 NONE = "uncalibrated"
 _AFTER = "temperature+"
-#: Variants beside the default options.
+#: Calibrators with other than default options: name of the base and its options.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "temperature_ece": ("temperature", {"objective": "adaptive_ece"}),
     "matrix_odir": ("matrix", {"off_diagonal": "cv", "intercept": "cv"}),
@@ -54,17 +58,17 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "kernel_density": ("kernel", {"kernel": "dirichlet"}),
     "kernel_rbf": ("kernel", {"kernel": "rbf"}),
 }
-#: The fixed options of the published experiment with a known truth, where ours are chosen by
-#: cross-validation: K. Valk (2022), section 4.2.2. For that experiment only.
+#: Fixed options of the published experiment with a known truth (K. Valk, 2022, section 4.2.2), for
+#: that experiment only. Our defaults are chosen by cross-validation instead.
 FIXED: dict[str, tuple[str, dict[str, Any]]] = {
     "order_preserving_fixed": ("order_preserving", {"family": "full", "hidden": (40, 40)}),
     "knn_fixed": ("knn", {"distance": "euclidean", "k": 512}),
     "forest_fixed": ("forest", {"bins": 32, "trees": 100}),
     "kernel_fixed": ("kernel", {"bandwidth": 0.1}),
 }
-#: Names of the calibrators that are run after temperature scaling too, with their variants.
+#: Calibrators that are also run after temperature scaling, as are their variants.
 COMPOSED = ("decision", "forest", "knn", "kernel")
-#: They come first, in this order.
+#: The first calibrators, in this order; all others follow.
 _FIRST = (
     "temperature",
     "ensemble_temperature",
@@ -77,7 +81,7 @@ _FIRST = (
     "weight_scaling",
     "binwise_temperature",
 )
-#: What each is called where it was published.
+#: Published abbreviations of the calibrators.
 ABBREVIATIONS = {
     "temperature": "TS",
     "temperature_ece": "TS, ECE",
@@ -99,7 +103,7 @@ ABBREVIATIONS = {
 
 
 class Method(NamedTuple):
-    """A calibrator, the second step if temperature scaling precedes it."""
+    """A calibrator, optionally applied after temperature scaling."""
 
     name: str
     calibrator: bc.Calibrator | None
@@ -112,7 +116,7 @@ class Method(NamedTuple):
         return "random_state" in options and "inference" not in options
 
     def seeds(self, count: int) -> range:
-        """Return the seeds to run it with: the first alone if they make no difference."""
+        """Return the seeds to run the method with: only the first if it is not random."""
         return range(count if self.random else 1)
 
     def question(self) -> str:
@@ -120,7 +124,7 @@ class Method(NamedTuple):
         return f"{_AFTER if self.after_temperature else ''}{self.calibrator!r}"
 
 
-#: What is said of a fit beside its metrics.
+#: Facts on a fit that are reported in addition to its metrics.
 FACTS = ("status", *SECONDS)
 
 
@@ -133,7 +137,7 @@ class Outcome(NamedTuple):
     predict_seconds: float
 
     def facts(self) -> dict[str, Any]:
-        """Return all but the probabilities."""
+        """Return the status and the rounded seconds."""
         seconds = {key: round(getattr(self, key), 4) for key in SECONDS}
         return {"status": self.status, **seconds}
 
@@ -141,33 +145,37 @@ class Outcome(NamedTuple):
 def find_methods(
     names: Sequence[str] | None = None, fixed: bool = False
 ) -> tuple[list[Method], list[str]]:
-    """Return methods in their own order, by default all; and the names of those not there.
+    """Find methods by name, by default all; also list variants whose base is not registered.
 
-    With ``fixed`` those of ``FIXED`` are among them.
+    Methods have a fixed order. ``fixed`` includes the variants in ``FIXED``.
     """
-    found, missing = _all_methods(fixed)
-    return [found[name] for name in choose(names, found, "map")], missing
+    known, missing = _all_methods(fixed)
+    return [known[name] for name in choose(names, known, "map")], missing
 
 
 def _all_methods(fixed: bool) -> tuple[dict[str, Method], list[str]]:
+    """Build all methods by name, and list variants whose base is not registered."""
     classes = registered()
     variants = VARIANTS | FIXED if fixed else VARIANTS
-    made: dict[str, bc.Calibrator] = {}
-    first = [name for name in _FIRST if name in classes]
-    for base in dict.fromkeys([*first, *classes]):
-        made[base] = classes[base]()
-        for name, (own, options) in variants.items():
-            if own == base:
-                made[name] = classes[base](**options)
-    found = [Method(NONE, None), *(Method(name, each) for name, each in made.items())]
+    calibrators: dict[str, bc.Calibrator] = {}
+    leading = [name for name in _FIRST if name in classes]
+    for base in dict.fromkeys([*leading, *classes]):
+        calibrators[base] = classes[base]()
+        for name, (variant_base, options) in variants.items():
+            if variant_base == base:
+                calibrators[name] = classes[base](**options)
+    methods = [
+        Method(NONE, None),
+        *(Method(name, calibrator) for name, calibrator in calibrators.items()),
+    ]
     composed = tuple(classes[name] for name in COMPOSED if name in classes)
-    found += [
-        Method(_AFTER + name, each, True)
-        for name, each in made.items()
-        if isinstance(each, composed) and name not in FIXED
+    methods += [
+        Method(_AFTER + name, calibrator, True)
+        for name, calibrator in calibrators.items()
+        if isinstance(calibrator, composed) and name not in FIXED
     ]
     missing = [name for name, (base, _) in variants.items() if base not in classes]
-    return {method.name: method for method in found}, missing
+    return {method.name: method for method in methods}, missing
 
 
 def run_method(
@@ -181,35 +189,35 @@ def run_method(
     """Fit a method to scores (n, k) and labels (n,), and predict the test rows (m, k)."""
     steps = [bc.Temperature()] if method.after_temperature else []
     steps += [] if method.calibrator is None else [method.calibrator]
-    fitted, worst, rows = [], "converged", scores
+    fitted, status, rows = [], "converged", scores
     start = time.perf_counter()
-    for place, step in enumerate(steps):
-        own = clone(step).set_params(
-            inputs="probs" if place else inputs, classes=range(scores.shape[1])
+    for position, step in enumerate(steps):
+        model = clone(step).set_params(
+            inputs="probs" if position else inputs, classes=range(scores.shape[1])
         )
-        if "random_state" in own.get_params():
-            own.set_params(random_state=seed)
+        if "random_state" in model.get_params():
+            model.set_params(random_state=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            fitted.append(own.fit(rows, y))
-        worst = max(worst, own.status_, key=_STATUSES.index)
-        if place + 1 < len(steps):
-            rows = own.predict_proba(rows)
+            fitted.append(model.fit(rows, y))
+        status = max(status, model.status_, key=_STATUSES.index)
+        if position + 1 < len(steps):
+            rows = model.predict_proba(rows)
     middle = time.perf_counter()
     probs = test
-    for own in fitted:
-        probs = own.predict_proba(probs)
+    for model in fitted:
+        probs = model.predict_proba(probs)
     if not fitted and inputs == "logits":
         probs = softmax(test.astype(float), axis=1)
     probs = np.asarray(probs, float)
-    return Outcome(probs, worst, middle - start, time.perf_counter() - middle)
+    return Outcome(probs, status, middle - start, time.perf_counter() - middle)
 
 
 def over_runs(answers: Sequence[dict[str, Any]], metrics: Sequence[str]) -> dict[str, Any]:
-    """Return means over seeds or data sets, how far metrics spread, and the worst status."""
+    """Combine runs with several seeds or data sets: means, ranges of metrics, worst status."""
     values = {key: [answer[key] for answer in answers] for key in (*metrics, *SECONDS)}
-    found: dict[str, Any] = {key: float(np.mean(some)) for key, some in values.items()}
-    found["status"] = max((answer["status"] for answer in answers), key=_STATUSES.index)
+    result: dict[str, Any] = {key: float(np.mean(runs)) for key, runs in values.items()}
+    result["status"] = max((answer["status"] for answer in answers), key=_STATUSES.index)
     if len(answers) > 1:
-        found["spread"] = {key: [min(values[key]), max(values[key])] for key in metrics}
-    return found
+        result["spread"] = {key: [min(values[key]), max(values[key])] for key in metrics}
+    return result

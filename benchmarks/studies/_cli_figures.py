@@ -7,15 +7,16 @@ from rich.console import Console
 from benchmarks.studies.printing import say, show_table
 
 
-def show_draws(console: Console, found: dict) -> None:
-    """Print how many draws suffice."""
+def show_draws(console: Console, result: dict) -> None:
+    """Print the sufficient numbers of draws, and differences from quadrature."""
     titles = {"montecarlo": "Monte Carlo", "sobol": "Sobol"}
-    for name, facts in found["priors"].items():
+    for name, facts in result["priors"].items():
         caption = (
-            f"{found['datasets']} data sets of {found['n_train']} points, expected log loss; floor "
-            f"{facts['floor']:.5f}, the loss of the true parameters. Sufficient: the least number "
-            f"of draws from which on the mean loss is within {found['tolerance']:g} of "
-            f"quadrature's in {found['repeats']} repeats. At most: the greatest difference there."
+            f"Expected log loss on {result['datasets']} data sets of {result['n_train']} points. "
+            f"The loss of the true parameters is {facts['floor']:.5f}. Sufficient: the smallest "
+            "number of draws from which on the mean loss is within "
+            f"{result['tolerance']:g} of quadrature in all {result['repeats']} repeats. At most: "
+            "the largest difference at this number."
         )
         headings = ["method", "quadrature"]
         for title in titles.values():
@@ -29,24 +30,29 @@ def show_draws(console: Console, found: dict) -> None:
         show_table(console, name, headings, rows, caption=caption)
 
 
-def _sufficient(own: dict, exact: float) -> list[str]:
-    gaps = {
-        size: max(abs(loss - exact) for loss in some)
-        for size, some in zip(own["sizes"], own["loss"], strict=True)
+def _sufficient(facts: dict, exact: float) -> list[str]:
+    """Format the sufficient number of draws, its difference, and that near 10,000 draws."""
+    differences = {
+        size: max(abs(loss - exact) for loss in by_repeat)
+        for size, by_repeat in zip(facts["sizes"], facts["loss"], strict=True)
     }
-    enough = own["sufficient"]
-    near = min(gaps, key=lambda size: abs(size - 10_000))
-    first = ["none", ""] if enough is None else [f"{enough:,}", f"{gaps[enough]:.1e}"]
-    return [*first, f"{gaps[near]:.1e}"]
+    sufficient = facts["sufficient"]
+    closest = min(differences, key=lambda size: abs(size - 10_000))
+    cells = (
+        ["none", ""]
+        if sufficient is None
+        else [f"{sufficient:,}", f"{differences[sufficient]:.1e}"]
+    )
+    return [*cells, f"{differences[closest]:.1e}"]
 
 
-def show_factors(console: Console, found: dict) -> None:
-    """Print the best factors, and what others lose against them."""
+def show_factors(console: Console, result: dict) -> None:
+    """Print the best factors, and the excess losses of Platt's and instance-based factors."""
     caption = (
-        f"Classes N(-m, 1) and N(m, 1), {found['datasets']} balanced data sets each, expected log "
-        "loss. Best: the constant factor with the least mean loss; as good: those within a "
-        "standard error of it. Mean: what instance-based targets are moved by. Loss above the "
-        "best in units of 0.0001, and its standard error."
+        f"Expected log loss for classes N(-m, 1) and N(m, 1), {result['datasets']} balanced data "
+        "sets each. Best: the constant factor with the smallest mean loss. As good: factors within "
+        "a standard error of it. Mean: the mean factor of instance-based targets. Columns with +: "
+        "loss above the best in units of 0.0001, ± standard error."
     )
     headings = (
         "n",
@@ -60,8 +66,8 @@ def show_factors(console: Console, found: dict) -> None:
         "instance +",
     )
     rows = []
-    for row in found["rows"]:
-        more = [
+    for row in result["rows"]:
+        excess = [
             f"{1e4 * (row[f'loss_{name}'] - row['loss_best']):.1f} ± "
             f"{1e4 * row[f'error_{name}']:.1f}"
             for name in ("platt", "instance")
@@ -70,10 +76,10 @@ def show_factors(console: Console, found: dict) -> None:
             *(f"{row['n_train']}", f"{row['separation']:g}", f"{row['best']:.5f}"),
             f"{row['least']:.5f} to {row['greatest']:.5f}",
             *(f"{row['platt']:.5f}", f"{row['instance']:.5f}", f"{row['loss_best']:.5f}"),
-            *more,
+            *excess,
         )
         rows.append(cells)
     show_table(console, "smoothing factors", headings, rows, caption=caption, words=0)
-    finest = found["factors"][0]
-    if any(row["best"] == finest for row in found["rows"]):
+    finest = result["factors"][0]
+    if any(row["best"] == finest for row in result["rows"]):
         say(console, f"{finest:g} is the least factor that was tried.")

@@ -11,7 +11,7 @@ from rich.console import Console
 from benchmarks.studies._cli_running import needs, running, versions
 from benchmarks.studies.printing import make_console, say, show_table
 
-#: Measure, heading, factor and decimals.
+#: Columns of tables: measure, heading, factor and decimals.
 _COLUMNS = (
     ("accuracy", "accuracy %", 100, 1),
     ("log_loss", "log loss", 1, 3),
@@ -31,32 +31,34 @@ def run_networks(
     ),
     folder: Annotated[
         Path | None,
-        typer.Option(help="Where the files of images lie; by default $BAYESCAL_IMAGES."),
+        typer.Option(help="Folder of the image files; by default $BAYESCAL_IMAGES."),
     ] = None,
     network: Annotated[
         str | None,
         typer.Option(help="student, resnet18, resnet34, resnet50, densenet or inception."),
     ] = None,
-    width: Annotated[int | None, typer.Option(help="Of the network, in channels.")] = None,
-    seeds: Annotated[int, typer.Option(help="Networks of each setting.")] = 3,
-    epochs: Annotated[int, typer.Option(help="At most.")] = 100,
+    width: Annotated[int | None, typer.Option(help="Width of the network in channels.")] = None,
+    seeds: Annotated[int, typer.Option(help="Number of networks of each setting.")] = 3,
+    epochs: Annotated[int, typer.Option(help="Maximum number of epochs.")] = 100,
     smoothing: Annotated[
         list[float] | None, typer.Option(help="Only this factor; may be given several times.")
     ] = None,
     offset: Annotated[
         list[float] | None, typer.Option(help="Only this offset; may be given several times.")
     ] = None,
-    projection: Annotated[str, typer.Option(help="Of the pictures: tsne or pca.")] = "tsne",
+    projection: Annotated[
+        str, typer.Option(help="Projection of the pictures: tsne or pca.")
+    ] = "tsne",
     checkpoints: Annotated[
-        bool, typer.Option("--checkpoints", help="Keep states: a killed run goes on from them.")
+        bool, typer.Option("--checkpoints", help="Store states, from which a stopped run resumes.")
     ] = False,
 ) -> None:
-    """Networks trained without, with constant and with instance-based label smoothing."""
+    """Train networks without, with constant and with instance-based label smoothing."""
     needs("flax", *(("orbax",) if checkpoints else ()))
     with running() as progress:
         from benchmarks.studies import networks
 
-        found = networks.run(
+        result = networks.run(
             data,
             out,
             folder=folder,
@@ -72,29 +74,29 @@ def run_networks(
             progress=progress,
         )
     console = make_console()
-    _show(console, found)
-    if found["published"]:
-        _show_published(console, found)
-    _show_claims(console, found)
+    _show(console, result)
+    if result["published"]:
+        _show_published(console, result)
+    _show_claims(console, result)
     names = "networks.csv", "networks.json", "logits.svg", "logits_three.svg"
     say(console, f"results: {', '.join(str(out / name) for name in names)}")
 
 
-def _show(console: Console, found: dict[str, Any]) -> None:
-    """Print a line for each method, before and after temperature scaling."""
-    images = found["images"]
-    width = "" if found["width"] is None else f", width {found['width']}"
-    title = f"{found['data']}: {found['network']}{width}, {found['seeds']} seeds"
+def _show(console: Console, result: dict[str, Any]) -> None:
+    """Print a row for each method, before and after temperature scaling."""
+    images = result["images"]
+    width = "" if result["width"] is None else f", width {result['width']}"
+    title = f"{result['data']}: {result['network']}{width}, {result['seeds']} seeds"
     caption = (
-        f"{images['train']:,} images to train on, {images['validation']:,} to validate, "
-        f"{images['test']:,} to test. Means over seeds and half the width of their 95 % "
-        "intervals. Smoothing with its factor and offset, chosen by validation. ECE in 10 "
-        "bins; student: the accuracy of a distilled network. Structure: correlation of the "
-        "classes' similarities with those of other networks without smoothing."
+        f"{images['train']:,} training, {images['validation']:,} validation and "
+        f"{images['test']:,} test images. Means over seeds, ± half the width of 95 % intervals. "
+        "The factor and offset of smoothing are chosen by validation. ECE has 10 bins. Student: "
+        "accuracy of a distilled network. Structure: correlation of the class similarities with "
+        "those of other networks without smoothing."
     )
     headings = ("smoothing", "scaled", *(heading for _, heading, _, _ in _COLUMNS))
     rows = []
-    for row in found["table"]:
+    for row in result["table"]:
         setting = ", ".join(f"{value:g}" for value in row["setting"].values())
         cells = [
             _with_error(row["measures"][key], factor, decimals)
@@ -105,14 +107,14 @@ def _show(console: Console, found: dict[str, Any]) -> None:
     show_table(console, title, headings, rows, caption=caption, words=2)
 
 
-def _show_published(console: Console, found: dict[str, Any]) -> None:
-    """Print means beside those published of the same data."""
-    known = found["published"]
-    title = f"ours, {found['network']} / {known['network']}, {known['source']}"
-    columns = [column for column in _COLUMNS if column[0] in known["rows"][0]["measures"]]
+def _show_published(console: Console, result: dict[str, Any]) -> None:
+    """Print our means with those published for the same data."""
+    published = result["published"]
+    title = f"ours, {result['network']} / {published['network']}, {published['source']}"
+    columns = [column for column in _COLUMNS if column[0] in published["rows"][0]["measures"]]
     headings = ("smoothing", "scaled", *(heading for _, heading, _, _ in columns))
     rows = []
-    for ours, theirs in zip(found["table"], known["rows"], strict=True):
+    for ours, theirs in zip(result["table"], published["rows"], strict=True):
         cells = [
             f"{factor * ours['measures'][key]['mean']:.{decimals}f} / "
             f"{factor * theirs['measures'][key]:.{decimals}f}"
@@ -123,15 +125,15 @@ def _show_published(console: Console, found: dict[str, Any]) -> None:
 
 
 def _with_error(facts: dict[str, Any], factor: float, decimals: int) -> str:
-    shown = f"{factor * facts['mean']:.{decimals}f}"
+    mean = f"{factor * facts['mean']:.{decimals}f}"
     half = facts["half_width"]
-    return shown if half is None else f"{shown} ± {factor * half:.{decimals}f}"
+    return mean if half is None else f"{mean} ± {factor * half:.{decimals}f}"
 
 
-def _show_claims(console: Console, found: dict[str, Any]) -> None:
+def _show_claims(console: Console, result: dict[str, Any]) -> None:
     """Print the source's claims, with differences and verdicts."""
     rows = []
-    for claim in found["claims"]:
+    for claim in result["claims"]:
         difference = _with_error(
             {"mean": claim["difference"], "half_width": claim["half_width"]}, 1, 4
         )

@@ -1,4 +1,4 @@
-"""What the commands share: the console, progress, versions, errors and warnings in one line."""
+"""Common parts of the commands: progress, versions, and errors and warnings in one line."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from benchmarks.studies.store import Progress
 
 PROGRAM = "python -m benchmarks.studies"
 _INTERRUPTED = 130
-#: What modules are called where they are installed from, if not by their name.
+#: Names of packages that differ from the names of their modules.
 _PACKAGES = {"orbax": "orbax-checkpoint"}
 
 
 class CommandError(Exception):
-    """Wrong input from the user; the message says what to change."""
+    """Error for invalid input from the user; the message tells what to change."""
 
 
 class OneLineErrors(TyperGroup):
-    """Says every input error in one line, those of the command line itself too."""
+    """Group of commands that prints every input error in one line, including parser errors."""
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         try:
@@ -50,9 +50,9 @@ class OneLineErrors(TyperGroup):
 
 @contextlib.contextmanager
 def end_interrupted() -> Iterator[None]:
-    """End an interrupted program at once.
+    """Exit an interrupted program immediately.
 
-    JAX may still compute in other threads, and Python's own end under them is a crash.
+    JAX may still compute in other threads, and a regular exit of Python could then crash.
     """
     try:
         yield
@@ -67,21 +67,21 @@ def end_interrupted() -> Iterator[None]:
 
 @contextlib.contextmanager
 def running() -> Iterator[Progress]:
-    """Show progress on standard error, and make the errors of a study those of the command."""
-    with progress_bar("reading") as show:
+    """Show progress on standard error, and convert errors of a study to errors of the command."""
+    with progress_bar("reading") as report:
         with _warnings_in_one_line():
             try:
-                yield show
+                yield report
             except (TypeError, ValueError) as error:
                 raise CommandError(str(error)) from error
             except OSError as error:
-                place = error.filename or "results"
+                path = error.filename or "results"
                 reason = error.strerror or error
-                raise CommandError(f"{place}: cannot write the results: {reason}") from error
+                raise CommandError(f"{path}: cannot write the results: {reason}") from error
 
 
 def needs(*modules: str) -> None:
-    """Make it an error of the command if one of the modules is not installed."""
+    """Raise an error of the command if one of the modules is not installed."""
     from importlib.util import find_spec
 
     for module in modules:
@@ -91,7 +91,7 @@ def needs(*modules: str) -> None:
 
 
 def versions(*more: str) -> dict[str, str]:
-    """Return what results depend on, these packages among it."""
+    """Collect versions that results depend on: bayescal, its dependencies, and more packages."""
     from importlib.metadata import version
 
     from bayescal import __version__

@@ -1,4 +1,4 @@
-"""Tables of ``python -m benchmarks.studies`` on maps of several classes and labels."""
+"""Tables of ``python -m benchmarks.studies`` on multi-class maps and on multi-label data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.console import Console
 
 from benchmarks.studies.printing import say, show_table
 
-#: Columns of tables: what is measured, heading, factor and decimals.
+#: Columns of tables: measure, heading, factor and decimals.
 _CNN_COLUMNS = (
     ("accuracy", "acc.", 1, 4),
     ("ece", "ECE %", 100, 2),
@@ -53,29 +53,29 @@ _LABEL_COLUMNS = (
 )
 
 
-def show_network(console: Console, name: str, facts: dict, found: dict) -> None:
-    """Print the metrics of all maps, then published figures beside ours."""
+def show_network(console: Console, name: str, facts: dict, result: dict) -> None:
+    """Print the metrics of all maps, then our figures next to the published ones."""
     rows = facts["rows"]
     title = f"{name}: {facts['classes']} classes"
     caption = (
         f"{rows['calibration']:,} rows to calibrate ({facts['split']}), {rows['test']:,} to test. "
-        "Errors in percent: ECE of the confidence in 15 bins of equal width, of equal mass, and "
-        "in 25 of equal width; cw, its mean over classes, in 15 bins of both kinds. *: the fit did "
-        "not converge."
+        "Errors in percent: ECE of the confidence in 15 bins of equal width, in 15 bins of equal "
+        "mass (mass), and in 25 bins of equal width (25); class-wise ECE (cw) in 15 bins of equal "
+        "width and of equal mass. *: the fit did not converge."
     )
-    if found["seeds"] > 1:
-        caption += f" Random maps: means over {found['seeds']} seeds."
+    if result["seeds"] > 1:
+        caption += f" Random maps: means over {result['seeds']} seeds."
     _show_maps(console, (title, caption), _CNN_COLUMNS, facts["maps"])
     _show_spread(console, name, facts["maps"])
     figures = facts["published"]["figures"]
     for source in dict.fromkeys(figure["source"] for figure in figures):
-        mine = [figure for figure in figures if figure["source"] == source]
-        columns = [c for c in _CNN_COLUMNS if any(f["metric"] == c[0] for f in mine)]
+        matching = [figure for figure in figures if figure["source"] == source]
+        columns = [c for c in _CNN_COLUMNS if any(f["metric"] == c[0] for f in matching)]
         title = f"{name}: ours / {source}"
         rows = []
-        for method in dict.fromkeys(figure["method"] for figure in mine):
-            own = {f["metric"]: f for f in mine if f["method"] == method}
-            cells = [_pair(own.get(key), factor) for key, _, factor, _ in columns]
+        for method in dict.fromkeys(figure["method"] for figure in matching):
+            by_metric = {f["metric"]: f for f in matching if f["method"] == method}
+            cells = [_pair(by_metric.get(key), factor) for key, _, factor, _ in columns]
             rows.append((_label(method), *cells))
         show_table(console, title, ("map", *(heading for _, heading, _, _ in columns)), rows)
     for line in facts["published"]["remarks"]:
@@ -83,27 +83,29 @@ def show_network(console: Console, name: str, facts: dict, found: dict) -> None:
 
 
 def show_splines(console: Console, name: str, facts: dict) -> None:
-    """Print the measures of all methods on a network, and what its rows say of the claims."""
+    """Print the measures of all methods on a network, and the tests of the claims on its rows."""
     rows = []
-    for method, own in facts["methods"].items():
-        cells = [f"{own[key]:.4f}" for key, _ in _SPLINE_COLUMNS]
-        rows.append((method, *cells, "" if own["seconds"] is None else f"{own['seconds']:.1f}"))
+    for method, values in facts["methods"].items():
+        cells = [f"{values[key]:.4f}" for key, _ in _SPLINE_COLUMNS]
+        rows.append(
+            (method, *cells, "" if values["seconds"] is None else f"{values['seconds']:.1f}")
+        )
     headings = ("method", *(heading for _, heading in _SPLINE_COLUMNS), "s")
-    size = facts["rows"]
+    sizes = facts["rows"]
     caption = (
-        f"{size['calibration']:,} rows to calibrate, {size['test']:,} to test: {facts['split']}."
+        f"{sizes['calibration']:,} rows to calibrate, {sizes['test']:,} to test: {facts['split']}."
     )
     show_table(console, f"{name}: {facts['classes']} classes", headings, rows, caption=caption)
     claims = [
-        (claim, own["verdict"], f"{own['difference']:+.4f} ± {own['error']:.4f}")
-        for claim, own in facts["claims"].items()
+        (claim, values["verdict"], f"{values['difference']:+.4f} ± {values['error']:.4f}")
+        for claim, values in facts["claims"].items()
     ]
     show_table(console, "claims", ("claim", "verdict", "difference"), claims, words=2)
 
 
 def _show_spread(console: Console, name: str, maps: dict) -> None:
-    """Print how far random maps spread over seeds, if there were several."""
-    random = {method: found["spread"] for method, found in maps.items() if "spread" in found}
+    """Print the range of the metrics of random maps over seeds, if there are several seeds."""
+    random = {method: facts["spread"] for method, facts in maps.items() if "spread" in facts}
     if not random:
         return
     columns = [c for c in _CNN_COLUMNS if c[0] in ("ece", "ece_mass", "log_loss", "loss_gap")]
@@ -115,79 +117,81 @@ def _show_spread(console: Console, name: str, maps: dict) -> None:
         ]
         rows.append((_label(method), *cells))
     headings = ("map", *(heading for _, heading, _, _ in columns))
-    show_table(console, f"{name}: least to greatest over seeds", headings, rows)
+    show_table(console, f"{name}: range over seeds", headings, rows)
 
 
 def _pair(figure: dict | None, factor: int) -> str:
-    """Show our figure with the digits of the published one, and that one."""
+    """Format our figure and the published one, with the digits of the published one."""
     if figure is None:
         return ""
     digits = min(4, round(-math.log10(figure["unit"] * factor)))
     return f"{figure['ours'] * factor:.{digits}f}/{figure['value'] * factor:.{digits}f}"
 
 
-def show_simplex(console: Console, found: dict) -> None:
-    """Print how far maps end from the truth, and published figures of another one."""
-    rows = found["rows"]
+def show_simplex(console: Console, result: dict) -> None:
+    """Print distances of maps from the truth, and published figures for a different truth."""
+    rows = result["rows"]
     caption = (
-        f"Means over calibration sets ({found['datasets']}) of {rows['calibration']:,} rows; "
-        f"{rows['test']:,} to test. Distances from the truth: L1 and L2 over classes, and that of "
-        "the most probable class. Scores are expected values given the truth, ECE is of labels. "
-        "*: the fit did not converge."
+        f"Means over calibration sets ({result['datasets']}) of {rows['calibration']:,} rows; "
+        f"{rows['test']:,} test rows. Distances from the truth: L1 and L2 over classes, and the "
+        "distance for the most probable class (conf.). Scores are expected values given the truth; "
+        "ECE uses labels. *: the fit did not converge."
     )
     title = "three classes, true probabilities known"
-    _show_maps(console, (title, caption), _SIMPLEX_COLUMNS, found["maps"])
-    title = "published, of another true map (K. Valk, 2022, table 1)"
+    _show_maps(console, (title, caption), _SIMPLEX_COLUMNS, result["maps"])
+    title = "published, for a different true map (K. Valk, 2022, table 1)"
     keys, headings = zip(*_SYNTHETIC_COLUMNS, strict=True)
-    figures = [(m, *(f"{own[key]:.3f}" for key in keys)) for m, own in found["published"].items()]
+    figures = [
+        (m, *(f"{values[key]:.3f}" for key in keys)) for m, values in result["published"].items()
+    ]
     show_table(console, title, ("map", *headings), figures)
 
 
 def _label(method: str) -> str:
-    """Return the name of a map, and what it is called where it was published."""
+    """Return the name of a map, with its published abbreviation if there is one."""
     from benchmarks.studies._calibrators import ABBREVIATIONS
 
     return f"{method} ({ABBREVIATIONS[method]})" if method in ABBREVIATIONS else method
 
 
-def _show_maps(console: Console, words: tuple[str, str], columns: tuple, maps: dict) -> None:
+def _show_maps(console: Console, texts: tuple[str, str], columns: tuple, maps: dict) -> None:
     """Print a row for each map."""
     headings = ("map", *(heading for _, heading, _, _ in columns), "fit s", "pred s")
     rows = []
-    for name, found in maps.items():
-        mark = "" if found["status"] == "converged" else " *"
-        cells = [f"{found[key] * factor:.{digits}f}" for key, _, factor, digits in columns]
-        seconds = [f"{found[key]:.2f}" for key in ("fit_seconds", "predict_seconds")]
+    for name, facts in maps.items():
+        mark = "" if facts["status"] == "converged" else " *"
+        cells = [f"{facts[key] * factor:.{digits}f}" for key, _, factor, digits in columns]
+        seconds = [f"{facts[key]:.2f}" for key in ("fit_seconds", "predict_seconds")]
         rows.append((_label(name) + mark, *cells, *seconds))
-    show_table(console, words[0], headings, rows, caption=words[1])
+    show_table(console, texts[0], headings, rows, caption=texts[1])
 
 
-def show_labels(console: Console, name: str, facts: dict, found: dict) -> None:
-    """Print means over splits, and their deviations."""
+def show_labels(console: Console, name: str, facts: dict, result: dict) -> None:
+    """Print means and standard deviations over splits."""
     rows = facts["rows"]
     caption = (
-        f"Means and standard deviations over {found['splits']} splits: {rows['calibration']:,} "
-        f"rows to calibrate, {rows['test']:,} to test. ECE in {found['bins']} bins of equal width: "
-        "the sum over labels, and their sum weighted by how frequent they are."
+        f"Means and standard deviations over {result['splits']} splits: {rows['calibration']:,} "
+        f"rows to calibrate, {rows['test']:,} to test. ECE in {result['bins']} bins of equal "
+        "width: the sum over labels, and the sum weighted by their frequencies."
     )
     title = f"{name}: {rows['labels']} labels"
-    shown = []
+    table_rows = []
     for method, values in facts["methods"].items():
         cells = [
             f"{values['mean'][key]:.4f} ± {values['deviation'][key]:.4f}"
             for key, _ in _LABEL_COLUMNS
         ]
-        shown.append((method, *cells))
+        table_rows.append((method, *cells))
     headings = ("method", *(heading for _, heading in _LABEL_COLUMNS))
-    show_table(console, title, headings, shown, caption=caption)
+    show_table(console, title, headings, table_rows, caption=caption)
     counts = {m: values["without_optimum"] for m, values in facts["methods"].items()}
-    said = ", ".join(f"{method} {count}" for method, count in counts.items() if count)
-    if said:
-        total = found["splits"] * rows["labels"]
-        say(console, f"Fits without finite optimum, of {total}: {said}.")
+    listed = ", ".join(f"{method} {count}" for method, count in counts.items() if count)
+    if listed:
+        total = result["splits"] * rows["labels"]
+        say(console, f"Fits without finite optimum, of {total}: {listed}.")
 
 
-def say_missing(console: Console, found: dict) -> None:
-    """Print which variants of maps could not be run."""
-    if found["not_registered"]:
-        say(console, f"not there: {', '.join(found['not_registered'])}")
+def say_missing(console: Console, result: dict) -> None:
+    """Print the variants of maps whose calibrator is not registered."""
+    if result["not_registered"]:
+        say(console, f"not there: {', '.join(result['not_registered'])}")

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.studies losses``, ``weight_scaling`` and ``kull``: few parameters."""
+"""``python -m benchmarks.studies losses``, ``weight_scaling`` and ``kull``: run and print."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from benchmarks.studies.printing import make_console, say, show_table
 _Out = Annotated[Path, typer.Option(help="Folder for the results; made if it is missing.")]
 #: Columns of table 1.
 _SCALED = ("ece", "ece_temperature", "ece_weight", "weight")
-#: Of the many ways those that are printed.
-_WAYS = (
+#: Methods that are printed, with their headings.
+_PRINTED_METHODS = (
     ("uncalibrated", "none"),
     ("temperature", "TS"),
     ("spline 6", "spline"),
@@ -28,8 +28,8 @@ _WAYS = (
 
 def run_losses(
     out: _Out = Path("bayescal-study"),
-    repeats: Annotated[int, typer.Option(help="Of each training, on other rows.")] = 5,
-    epochs: Annotated[int, typer.Option(help="Of each training.")] = 100,
+    repeats: Annotated[int, typer.Option(help="Number of repeats with other rows.")] = 5,
+    epochs: Annotated[int, typer.Option(help="Epochs of each training.")] = 100,
     data: Annotated[
         list[str] | None, typer.Option(help="digits or made; may be given several times.")
     ] = None,
@@ -37,15 +37,15 @@ def run_losses(
         list[str] | None, typer.Option(help="convolutional or dense; may be given several times.")
     ] = None,
 ) -> None:
-    """Networks taught by several losses, scaled by one temperature and by one weight.
+    """Train networks with several losses, and scale them by one temperature and by one weight.
 
-    What is finished is kept: a run that was killed goes on where it stopped.
+    Finished parts are kept: an interrupted run resumes where it stopped.
     """
     needs("flax")
     with running() as progress:
         from benchmarks.studies import losses
 
-        found = losses.run(
+        result = losses.run(
             out,
             repeats=repeats,
             epochs=epochs,
@@ -55,19 +55,19 @@ def run_losses(
             progress=progress,
         )
     console = make_console()
-    _show_cases(console, found)
+    _show_cases(console, result)
     say(console, f"results: {out / 'losses.csv'}, {out / 'losses.json'}")
 
 
-def _show_cases(console: Console, found: dict[str, Any]) -> None:
+def _show_cases(console: Console, result: dict[str, Any]) -> None:
     rows = []
-    for case in found["cases"]:
+    for case in result["cases"]:
         cells = [_percent(case["measures"][key]) for key in ("accuracy", *_SCALED)]
-        gap = case["differences"]["weight less temperature"]
+        difference = case["differences"]["weight less temperature"]
         names = f"{case['data']}, {case['network']}", case["loss"]
-        rows.append((*names, *cells, f"{_percent(gap)} {gap['verdict']}"))
+        rows.append((*names, *cells, f"{_percent(difference)} {difference['verdict']}"))
     headings = ("images and network", "loss", "acc. %", "ECE %", "TS", "WS", "weight", "WS less TS")
-    caption = f"Means over {found['repeats']} repeats, and their standard errors; ECE in 15 bins."
+    caption = f"Means over {result['repeats']} repeats, ± standard errors; ECE in 15 bins."
     show_table(console, "one temperature and one weight", headings, rows, caption=caption)
 
 
@@ -79,27 +79,27 @@ def run_weight_scaling(
     network: Annotated[
         list[str] | None, typer.Option(help="Only this network; may be given several times.")
     ] = None,
-    splits: Annotated[int, typer.Option(help="Halves of networks without validation rows.")] = 10,
+    splits: Annotated[int, typer.Option(help="Random splits without validation rows.")] = 10,
 ) -> None:
-    """Weights and temperatures by bins of the confidence, on predictions of networks.
+    """Fit bin-wise weights and temperatures to predictions of networks.
 
-    What is finished is kept: a run that was killed goes on where it stopped.
+    Finished parts are kept: an interrupted run resumes where it stopped.
     """
     with running() as progress:
         from benchmarks.studies import weight_scaling
 
-        found = weight_scaling.run(
+        result = weight_scaling.run(
             data, out, networks=network, splits=splits, about=versions(), progress=progress
         )
     console = make_console()
     rows = [
-        (name, *(_percent(facts["means"][key]) for key, _ in _WAYS))
-        for name, facts in found["networks"].items()
+        (name, *(_percent(facts["means"][key]) for key, _ in _PRINTED_METHODS))
+        for name, facts in result["networks"].items()
     ]
-    headings = ("network", *(heading for _, heading in _WAYS))
+    headings = ("network", *(heading for _, heading in _PRINTED_METHODS))
     caption = (
-        f"ECE in percent, {found['test_bins']} bins; {found['bins']} bins calibrate. Standard "
-        "errors where rows are halved."
+        f"ECE in percent, in {result['test_bins']} bins; calibrators have {result['bins']} bins. "
+        "± standard error, if the test rows are split into halves."
     )
     show_table(console, "by bins of the confidence", headings, rows, caption=caption)
     say(console, f"results: {out / 'weight_scaling.json'}")
@@ -112,18 +112,18 @@ def run_kull(
     out: _Out = Path("bayescal-study"),
     repeats: Annotated[int, typer.Option(help="Random divisions into five folds.")] = 5,
 ) -> None:
-    """Published fits of DenseNet-40 with their own penalties, to all rows and by folds."""
+    """Repeat published fits of DenseNet-40 with their penalties, to all rows and by folds."""
     with running() as progress:
         from benchmarks.studies import kull
 
-        found = kull.run(data, out, repeats=repeats, about=versions(), progress=progress)
+        result = kull.run(data, out, repeats=repeats, about=versions(), progress=progress)
     console = make_console()
     rows = []
-    for method, own in found["methods"].items():
-        for key, value in own["published"].items():
-            each = [fold[key] for fold in own.get("folds", ())]
-            between = f"{min(each):.6f} to {max(each):.6f}" if each else ""
-            rows.append((method, key, f"{value:.6f}", f"{own['whole'][key]:.6f}", between))
+    for method, facts in result["methods"].items():
+        for key, value in facts["published"].items():
+            values = [fold[key] for fold in facts.get("folds", ())]
+            value_range = f"{min(values):.6f} to {max(values):.6f}" if values else ""
+            rows.append((method, key, f"{value:.6f}", f"{facts['whole'][key]:.6f}", value_range))
     headings = ("method", "metric", "published", "all rows", "means of five folds")
     show_table(console, "DenseNet-40, CIFAR-10", headings, rows)
     say(console, f"results: {out / 'kull.json'}")

@@ -1,4 +1,4 @@
-"""Losses for all prefixes of a sequence of draws, by running sums."""
+"""Compute losses for all prefixes of a sequence of draws by running sums."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import numpy as np
 from bayescal._core.precision import float64
 from benchmarks.studies._known_truth import loss_at_nodes
 
-#: Draws that are worked on together.
+#: Number of draws that are processed together.
 _CHUNK = 1 << 12
 
 
 class Problem(NamedTuple):
-    """Data sets, and where their losses are computed.
+    """Data sets, and nodes and weights to compute expected losses.
 
     Attributes
     ----------
     x : array of shape (b, n)
     y : array of shape (b, n)
     sums : array of shape (b, 2, 2)
-        Number of cases and sum of scores, by class.
+        Number of rows and sum of scores, by class.
     nodes : array of shape (m,)
     weights : pair of arrays of shape (b, m)
-        Of the expectations given each class.
+        Weights of the expectations given each class.
     """
 
     x: np.ndarray
@@ -37,7 +37,7 @@ class Problem(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """Running sums over draws, on the scale of the greatest likelihood so far."""
+    """Running sums over draws, relative to the greatest likelihood so far."""
 
     top: jax.Array
     total: jax.Array
@@ -47,7 +47,7 @@ class _Sums(NamedTuple):
 
 
 def by_size(problem: Problem, means: np.ndarray, sizes: list[int]) -> np.ndarray:
-    """Return mean losses (sizes, methods) for prefixes of a sequence (n, 2) of means.
+    """Compute mean losses (sizes, methods) for prefixes of a sequence (n, 2) of means.
 
     Sizes are powers of two. The priors are uniform, so the mode has the greatest likelihood.
     """
@@ -75,38 +75,38 @@ def by_size(problem: Problem, means: np.ndarray, sizes: list[int]) -> np.ndarray
 
 @jax.jit
 def _add(state: _Sums, data: Any, means: Any, count: Any) -> _Sums:
-    """Add the first ``count`` of some draws (c, 2)."""
+    """Add the first ``count`` of the draws (c, 2) to the sums."""
     sums, nodes, _ = data
-    cases, scores = sums[..., 0], sums[..., 1]
-    # Up to what is the same for all draws.
-    log_likelihood = scores @ means.T - 0.5 * cases @ (means**2).T
+    counts, scores = sums[..., 0], sums[..., 1]
+    # Terms that are equal for all draws are omitted.
+    log_likelihood = scores @ means.T - 0.5 * counts @ (means**2).T
     log_likelihood = jnp.where(jnp.arange(len(means)) < count, log_likelihood, -jnp.inf)
     slope = means[:, 1] - means[:, 0]
     intercept = 0.5 * (means[:, 0] ** 2 - means[:, 1] ** 2)
-    place = jnp.argmax(log_likelihood, axis=1)
+    best_draw = jnp.argmax(log_likelihood, axis=1)
     highest = jnp.max(log_likelihood, axis=1)
     top = jnp.maximum(state.top, highest)
-    old, weight = jnp.exp(state.top - top), jnp.exp(log_likelihood - top[:, None])
+    rescaling, weight = jnp.exp(state.top - top), jnp.exp(log_likelihood - top[:, None])
     lines = jnp.stack([intercept, slope], axis=1)
     models = jax.nn.sigmoid(lines[:, :1] + lines[:, 1:] * nodes)
     return _Sums(
         top,
-        old * state.total + weight.sum(axis=1),
-        old[:, None] * state.preds + weight @ models,
-        old[:, None] * state.coeffs + weight @ lines,
-        jnp.where((highest > state.top)[:, None], lines[place], state.best),
+        rescaling * state.total + weight.sum(axis=1),
+        rescaling[:, None] * state.preds + weight @ models,
+        rescaling[:, None] * state.coeffs + weight @ lines,
+        jnp.where((highest > state.top)[:, None], lines[best_draw], state.best),
     )
 
 
 @jax.jit
 def _losses(state: _Sums, data: Any) -> jax.Array:
-    """Return the mean losses (methods,) over data sets."""
+    """Compute the mean losses (methods,) over data sets."""
     _, nodes, weights = data
     total = state.total[:, None]
     preds = state.preds / total
-    # Both sums of weights are positive, so no probability is 0 or 1 but by rounding.
+    # Both sums of weights are positive, so only rounding makes a probability 0 or 1.
     tiny = jnp.finfo(preds.dtype).tiny
     odds = jnp.log(jnp.maximum(preds, tiny)) - jnp.log(jnp.maximum(1 - preds, tiny))
     lines = state.coeffs / total, state.best
-    every = [odds, *(line[:, :1] + line[:, 1:] * nodes for line in lines)]
-    return jnp.stack([jnp.mean(loss_at_nodes(each, weights)) for each in every])
+    log_odds = [odds, *(line[:, :1] + line[:, 1:] * nodes for line in lines)]
+    return jnp.stack([jnp.mean(loss_at_nodes(values, weights)) for values in log_odds])

@@ -1,4 +1,4 @@
-"""The picture of the best smoothing factors."""
+"""Draw the picture of the best smoothing factors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.studies.store import write_figure
 
 
 def draw_figure(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Draw the best factors, the instance-based ones, and what these and Platt's lose."""
+    """Draw the best and the instance-based factors, and the excess losses of Platt's and these."""
     from matplotlib.figure import Figure
 
     sizes = sorted({row["n_train"] for row in rows})

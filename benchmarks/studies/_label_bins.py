@@ -1,4 +1,4 @@
-"""What the bins of histogram binning do, label by label, to fitted rows and to new ones."""
+"""Effects of histogram binning on each label, on fitted rows and on new rows."""
 
 from __future__ import annotations
 
@@ -10,31 +10,32 @@ from bayescal import Histogram, metrics
 from benchmarks.studies._label_data import Labels
 from benchmarks.studies._measures import EPS
 
-#: What is said to fall, or not to rise, for each label.
+#: Measures that are compared before and after binning, for each label.
 MEASURES = ("ece", "hamming_loss", "brier_score", "log_loss")
-#: Kinds of bins that new rows fall into: of no fitted row, of one class, of both.
+#: Kinds of bins by their fitted rows: no rows, rows of one class, rows of both classes.
 KINDS = ("empty", "pure", "mixed")
-#: Differences of sums over the same rows that are nothing but rounding.
-_NOTHING = 1e-12
+#: Smaller differences of sums over the same rows are rounding errors.
+_ROUNDING_ERROR = 1e-12
 
 
 def examine(rows: Labels, bins: int) -> dict[str, Any]:
-    """Bin each label, and compare before and after on the rows that are fitted and on new ones.
+    """Fit histogram binning to each label, and compare losses before and after.
 
     Returns
     -------
     dict
-        ``labels``: their number. ``fitted`` and ``new``: by measure for how many labels it rises.
-        ``fitted_ece``: the greatest error of a label on fitted rows. ``kinds``: by kind of bin the
-        number of ``cells`` (a new row's label each), of ``contradicted`` ones, which a bin says are
-        impossible, and the sums of log losses ``before`` and ``after``.
+        ``labels``: the number of labels. ``fitted`` and ``new``: the number of labels for which
+        each measure rises, on fitted and on new rows. ``fitted_ece``: the largest ECE of a label on
+        fitted rows. ``kinds``: by kind of bin, the number of ``cells`` (pairs of a new row and a
+        label), the number of ``contradicted`` cells, whose true label has probability zero, and the
+        sums of log losses ``before`` and ``after``.
 
     Examples
     --------
     >>> import numpy as np
     >>> p, y = np.array([[0.04], [0.02], [0.97]]), np.array([[0], [0], [1]])
-    >>> found = examine(Labels(p, y, p, 1 - y), 10)
-    >>> found["fitted_ece"], found["kinds"]["pure"]["contradicted"]
+    >>> result = examine(Labels(p, y, p, 1 - y), 10)
+    >>> result["fitted_ece"], result["kinds"]["pure"]["contradicted"]
     (0.0, 3)
     """
     count = rows.y.shape[1]
@@ -47,18 +48,18 @@ def examine(rows: Labels, bins: int) -> dict[str, Any]:
         fitted = Histogram(bins).set_params(classes=[0, 1]).fit(p, y)
         for part, before, truth in (("fitted", p, y), ("new", new, new_y)):
             after = fitted.predict_proba(before)[:, 1]
-            one, other = _measure(before, truth, bins), _measure(after, truth, bins)
+            loss_before, loss_after = _measure(before, truth, bins), _measure(after, truth, bins)
             if part == "fitted":
-                greatest = max(greatest, other["ece"])
+                greatest = max(greatest, loss_after["ece"])
             for name in MEASURES:
-                rises[part][name] += int(other[name] > one[name] + _NOTHING)
+                rises[part][name] += int(loss_after[name] > loss_before[name] + _ROUNDING_ERROR)
         after = fitted.predict_proba(new)[:, 1]
-        place = np.searchsorted(fitted.edges_, new)
-        value, weight = fitted.values_[place], fitted.bin_weights_[place]
+        bin_index = np.searchsorted(fitted.edges_, new)
+        value, weight = fitted.values_[bin_index], fitted.bin_weights_[bin_index]
         pure = (weight > 0) & ((value == 0) | (value == 1))
-        own = {"empty": weight == 0, "pure": pure, "mixed": (weight > 0) & ~pure}
+        of_kind = {"empty": weight == 0, "pure": pure, "mixed": (weight > 0) & ~pure}
         losses = _losses(new, new_y), _losses(after, new_y)
-        for kind, cells in own.items():
+        for kind, cells in of_kind.items():
             kinds[kind]["cells"] += int(cells.sum())
             kinds[kind]["contradicted"] += int((cells & (after == 1 - new_y)).sum())
             kinds[kind]["before"] += float(losses[0][cells].sum())
@@ -67,7 +68,7 @@ def examine(rows: Labels, bins: int) -> dict[str, Any]:
 
 
 def add(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Add up what was found in splits."""
+    """Add the results of :func:`examine` over splits."""
     return {
         "labels": sum(part["labels"] for part in parts),
         "fitted_ece": max(part["fitted_ece"] for part in parts),
@@ -76,18 +77,19 @@ def add(parts: list[dict[str, Any]]) -> dict[str, Any]:
             for rows in ("fitted", "new")
         },
         "kinds": {
-            kind: {key: sum(part["kinds"][kind][key] for part in parts) for key in own}
-            for kind, own in parts[0]["kinds"].items()
+            kind: {key: sum(part["kinds"][kind][key] for part in parts) for key in values}
+            for kind, values in parts[0]["kinds"].items()
         },
     }
 
 
 def calibrated_already(n: int, share: float) -> dict[str, float]:
-    r"""Return what n fitted rows do to a bin whose one score is its share of class 1, exactly.
+    r"""Compute the exact effect of histogram binning on a bin that is already calibrated.
 
-    Before, the calibration error of new rows is zero. After it is :math:`|k / n - \pi|` with k
-    binomial: returned are its mean ``error``, and the probability ``worse`` that the bin says the
-    less frequent class, so that new rows are predicted less accurately.
+    The only score in the bin is its share of class 1, so the calibration error of new rows is zero
+    before the fit. After a fit to n rows it is :math:`|k / n - \pi|` with a binomial k. The result
+    has the expected ``error`` and the probability ``worse`` that the bin predicts the less frequent
+    class, so that new rows are predicted less accurately.
 
     Examples
     --------
@@ -97,15 +99,18 @@ def calibrated_already(n: int, share: float) -> dict[str, float]:
     from scipy.stats import binom
 
     k = np.arange(n + 1)
-    chance = binom.pmf(k, n, share)
+    probability = binom.pmf(k, n, share)
     wrong = (k / n > 0.5) != (share > 0.5)
-    return {"error": float(chance @ np.abs(k / n - share)), "worse": float(chance @ wrong)}
+    return {
+        "error": float(probability @ np.abs(k / n - share)),
+        "worse": float(probability @ wrong),
+    }
 
 
 def odd_bins() -> dict[str, list[float]]:
-    """Return Hamming losses and Brier scores of two fitted rows, before and after one bin for both.
+    """Compute losses of two fitted rows before and after they share one bin.
 
-    One half lies within the bin, so that its rows were predicted differently.
+    The bin contains the threshold 1/2, so the two rows had different predictions before.
 
     Examples
     --------
@@ -114,8 +119,10 @@ def odd_bins() -> dict[str, list[float]]:
     """
     p, y = np.array([0.4, 0.6]), np.array([0, 1])
     after = Histogram(1).fit(p, y).predict_proba(p)[:, 1]
-    pair = _measure(p, y, 2), _measure(after, y, 2)
-    return {name: [one[name] for one in pair] for name in MEASURES if name != "log_loss"}
+    losses = _measure(p, y, 2), _measure(after, y, 2)
+    return {
+        name: [by_measure[name] for by_measure in losses] for name in MEASURES if name != "log_loss"
+    }
 
 
 def _measure(p: np.ndarray, y: np.ndarray, bins: int) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Data of several labels that do not exclude each other: scores, or features and a classifier."""
+"""Multi-label data: scores, or features with a classifier."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.studies.data import array_names, choose, digest, find_files, read_arrays
 
-_BENEATH = Path("multilabel")
+_SUBFOLDER = Path("multilabel")
 #: Arrays of data with scores, and of data with features.
 _SCORES = ("scores", "labels")
 _FEATURES = ("X_train", "Y_train", "X_test", "Y_test")
@@ -31,12 +31,12 @@ def _forest(seed: int) -> Any:
     return RandomForestClassifier(100, random_state=seed)
 
 
-#: Classifiers of one label by the features, given a seed.
+#: Functions that build a classifier of one label from a seed.
 CLASSIFIERS: dict[str, Callable[[int], Any]] = {"logistic regression": _logistic, "forest": _forest}
 
 
 class Labels(NamedTuple):
-    """Probabilities (n, l) and labels (n, l) to calibrate on, and to test on."""
+    """Probabilities (n, l) and labels (n, l) of calibration rows and of test rows."""
 
     probs: np.ndarray
     y: np.ndarray
@@ -45,7 +45,7 @@ class Labels(NamedTuple):
 
 
 class LabelData(NamedTuple):
-    """A data set; with features there is a classifier, else none."""
+    """A data set of scores, or of features, which has the name of a classifier."""
 
     name: str
     arrays: dict[str, np.ndarray]
@@ -53,61 +53,67 @@ class LabelData(NamedTuple):
     digest: str
 
     def split(self, seed: int) -> Labels:
-        """Split rows at random; train the classifier on those that neither calibrate nor test."""
+        """Split rows at random; train the classifier, if any, on rows without another use."""
         rng = np.random.default_rng(seed)
         if self.classifier is None:
             scores, labels = (self.arrays[name] for name in _SCORES)
             order = rng.permutation(len(labels))
             size = round(CALIBRATION_SHARE["scores"] * len(labels))
-            own, test = order[:size], order[size:]
-            return Labels(scores[own], labels[own], scores[test], labels[test])
+            calibration, test = order[:size], order[size:]
+            return Labels(scores[calibration], labels[calibration], scores[test], labels[test])
         x, y, test_x, test_y = (self.arrays[name] for name in _FEATURES)
         order = rng.permutation(len(y))
         size = round(CALIBRATION_SHARE["features"] * len(y))
-        own, fit = order[:size], order[size:]
-        both = np.concatenate([x[own], test_x])
+        calibration, train = order[:size], order[size:]
+        scored_rows = np.concatenate([x[calibration], test_x])
         make = CLASSIFIERS[self.classifier]
-        columns = [_predict(make(seed), x[fit], label, both) for label in y[fit].T]
+        columns = [_predict(make(seed), x[train], label, scored_rows) for label in y[train].T]
         probs = np.stack(columns, axis=1)
-        return Labels(probs[:size], y[own], probs[size:], test_y)
+        return Labels(probs[:size], y[calibration], probs[size:], test_y)
 
 
 def _predict(model: Any, x: np.ndarray, label: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return P(label) (m,); a label that is always or never there remains so."""
+    """Predict P(label) (m,); if all training rows or none have the label, it is one or zero."""
     if label.min() == label.max():
         return np.full(len(rows), float(label[0]))
     return model.fit(x, label).predict_proba(rows)[:, 1]
 
 
 def find_label_data(folder: Path, names: Sequence[str] | None) -> list[LabelData]:
-    """Return a data set for each file with scores, and for each with features and classifier."""
+    """Find data sets: one per file with scores, one per classifier for each file with features."""
     expected = f".npz files with {' and '.join(_SCORES)}, or with {', '.join(_FEATURES)}"
-    paths = find_files(folder, _BENEATH, "*.npz", expected, lambda path: _kind(path) is not None)
-    chosen = choose(names, (path.stem for path in paths), "data")
-    found = []
+    paths = find_files(folder, _SUBFOLDER, "*.npz", expected, lambda path: _kind(path) is not None)
+    selected = choose(names, (path.stem for path in paths), "data")
+    data_sets = []
     for path in paths:
-        if path.stem in chosen:
-            arrays, own_digest = _read(path)
+        if path.stem in selected:
+            arrays, array_digest = _read(path)
             kinds = (None,) if _kind(path) == _SCORES else tuple(CLASSIFIERS)
-            found += [
+            data_sets += [
                 LabelData(
-                    path.stem if kind is None else f"{path.stem}, {kind}", arrays, kind, own_digest
+                    path.stem if kind is None else f"{path.stem}, {kind}",
+                    arrays,
+                    kind,
+                    array_digest,
                 )
                 for kind in kinds
             ]
-    return found
+    return data_sets
 
 
 def _kind(path: Path) -> tuple[str, ...] | None:
-    """Say which arrays a file holds; one that cannot be read counts, so that this is said."""
-    held = array_names(path)
-    if held is None:
+    """Return the names of the arrays in a file, or None if it has other arrays.
+
+    An unreadable file counts as a file with scores, so that reading it raises an error later.
+    """
+    names = array_names(path)
+    if names is None:
         return _SCORES
-    return next((kind for kind in (_SCORES, _FEATURES) if held.issuperset(kind)), None)
+    return next((kind for kind in (_SCORES, _FEATURES) if names.issuperset(kind)), None)
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], str]:
-    """Return checked arrays, float64 and integers, and a hash of them."""
+    """Read and check arrays, as float64 and integers; return them and their hash."""
     names = _kind(path) or _SCORES
     arrays = read_arrays(path, names)
     for (x_name, x), (y_name, y) in zip(*[iter(arrays.items())] * 2, strict=True):

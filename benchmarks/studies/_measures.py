@@ -1,4 +1,4 @@
-"""What studies of several classes measure: fractions, not percent."""
+"""Measures of multi-class studies, as fractions rather than percent."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 
 from bayescal import metrics
 
-#: At which probabilities are clipped where their logarithm is taken.
+#: Probabilities are clipped at this value before taking logarithms.
 EPS = 1e-15
 
 
 def brier_of_rows(probs: np.ndarray, y: np.ndarray) -> float:
-    """Compute the Brier score summed over all classes, also of two, as the studies publish it."""
+    """Compute the Brier score summed over all classes, also for two classes, as in the studies."""
     return metrics.brier_score(probs, y) * (2 if probs.shape[1] == 2 else 1)
 
 
-#: Of probabilities (n, k) and labels (n,), in the order of the tables.
+#: Functions of probabilities (n, k) and labels (n,), in the order of the tables.
 MEASURES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "accuracy": metrics.accuracy,
     "ece": partial(metrics.ece, kind="confidence"),
@@ -33,9 +33,9 @@ MEASURES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
 
 
 def measure_known(probs: np.ndarray, y: np.ndarray, truth: np.ndarray) -> dict[str, float]:
-    """Return distances from the true probabilities, and scores in their expectation.
+    """Compute distances from the true probabilities, and expected scores under them.
 
-    Only the binned errors are those of labels.
+    Only the binned errors use labels.
     """
     error = probs - truth
     rows = np.arange(len(probs))

@@ -1,4 +1,4 @@
-"""Models of naive Bayes for the Adult data: which it was is not published."""
+"""Models of naive Bayes for the Adult data; the paper does not publish which one it used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NUMBER = VARIABLES.index("education-num")
 
 
 class _Mixed(ClassifierMixin, BaseEstimator):
-    """Naive Bayes with a normal density for the number, and frequencies for all else."""
+    """Naive Bayes with a normal density for education-num and frequencies for all other columns."""
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> _Mixed:
         self.classes_ = np.unique(y)
@@ -27,13 +27,13 @@ class _Mixed(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
         joint: Any = self.frequencies_.predict_joint_log_proba(np.delete(X, NUMBER, axis=1))
         joint += self.density_.predict_joint_log_proba(X[:, [NUMBER]])
-        joint = joint - np.log(self.density_.class_prior_)  # it was counted twice
+        joint = joint - np.log(self.density_.class_prior_)  # the prior was counted twice
         odds = np.exp(joint - joint.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
 
 
 class _ScoredBernoulliNB(BernoulliNB):
-    """Bernoulli naive Bayes whose score is its probability, as Platt scaling was applied to it."""
+    """Bernoulli naive Bayes whose score is its probability, for Platt scaling as in the paper."""
 
     def decision_function(self, X: Any) -> np.ndarray:
         return self.predict_proba(X)[:, 1]
@@ -45,7 +45,7 @@ def _one_hot(model: Any, **options: Any) -> Any:
 
 #: The encoding that comes closest to the published figure.
 MODEL = "Bernoulli, a column for each value"
-#: What naive Bayes may have been; each takes codes of the values (n, 6).
+#: Candidate models of naive Bayes; each takes codes of the values (n, 6).
 ENCODINGS: dict[str, Callable[[], Any]] = {
     MODEL: lambda: _one_hot(_ScoredBernoulliNB(), handle_unknown="ignore"),
     "Bernoulli, all but the first value": lambda: _one_hot(BernoulliNB(), drop="first"),

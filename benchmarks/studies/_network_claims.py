@@ -1,4 +1,4 @@
-"""The source's claims about smoothing in networks, judged by paired differences over seeds."""
+"""The source's claims on smoothing in networks, tested by paired differences over seeds."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ _LEVEL = 0.95
 
 
 class Claim(NamedTuple):
-    """What is compared, and what the source says of it.
+    """A claim of the source about the difference of two methods.
 
     Attributes
     ----------
     text : str
     measure : str
     ours, theirs : tuple of (method, scaled)
+        The first and the second method.
     lower : bool
-        Whether the first is claimed to be lower, or else higher.
+        Whether the claim is that the measure of the first is lower; otherwise, that it is higher.
     """
 
     text: str
@@ -97,7 +98,7 @@ CLAIMS = (
 
 
 def mean_and_interval(values: np.ndarray) -> tuple[float, float | None]:
-    """Return a mean over seeds and half the width of its 95 % interval, by Student's t.
+    """Compute a mean over seeds and half the width of its 95 % interval, by Student's t.
 
     Examples
     --------
@@ -114,20 +115,20 @@ def mean_and_interval(values: np.ndarray) -> tuple[float, float | None]:
 
 
 def judge(results: Mapping[tuple[str, bool], Mapping[str, np.ndarray]]) -> list[dict[str, Any]]:
-    """Return each claim with the mean difference, its interval and a verdict.
+    """Test each claim: compute the mean difference, half its interval, and a verdict.
 
-    ``results`` has the measures (seeds,) of each method before (False) and after temperature
-    scaling. A claim "holds" or is found "the other way round" if the interval lacks zero, and is
-    otherwise "not clear".
+    ``results`` contains the measures (seeds,) of each method before (False) and after (True)
+    temperature scaling. If the interval does not contain zero, the verdict is "holds" or "the other
+    way round"; otherwise it is "not clear".
     """
-    found = []
+    verdicts = []
     for claim in CLAIMS:
-        gap = results[claim.ours][claim.measure] - results[claim.theirs][claim.measure]
-        mean, half = mean_and_interval(gap)
+        difference = results[claim.ours][claim.measure] - results[claim.theirs][claim.measure]
+        mean, half_width = mean_and_interval(difference)
         verdict = "not clear"
-        if half is not None and abs(mean) > half:
+        if half_width is not None and abs(mean) > half_width:
             verdict = "holds" if (mean < 0) == claim.lower else "the other way round"
-        found.append(
-            {"claim": claim.text, "difference": mean, "half_width": half, "verdict": verdict}
+        verdicts.append(
+            {"claim": claim.text, "difference": mean, "half_width": half_width, "verdict": verdict}
         )
-    return found
+    return verdicts

@@ -1,4 +1,4 @@
-"""Pictures of logits in two dimensions."""
+"""Draw pictures of logits in two dimensions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.studies.store import write_figure
 
 Projection = Literal["tsne", "pca"]
-_MOST = 2000
+_MAX_POINTS = 2000
 _TITLES = {
     "none": "Without smoothing",
     "constant": "Constant smoothing",
@@ -20,14 +20,14 @@ _TITLES = {
 
 
 def project(logits: np.ndarray, kind: Projection, seed: int = 0) -> np.ndarray:
-    """Return two coordinates (n, 2) of logits (n, k)."""
+    """Project logits (n, k) to two coordinates (n, 2)."""
     if kind == "pca":
         from sklearn.decomposition import PCA
 
         return PCA(2, random_state=seed).fit_transform(logits)
     from sklearn.manifold import TSNE
 
-    # Beginning with the main components, scaled as t-SNE wants it, keeps the large distances.
+    # Starting from the principal components, scaled as t-SNE expects, preserves large distances.
     perplexity = min(30, (len(logits) - 1) / 3)
     return TSNE(init="pca", perplexity=perplexity, random_state=seed).fit_transform(logits)
 
@@ -40,25 +40,25 @@ def draw_logits(
     kind: Projection,
     classes: Sequence[int] | None = None,
 ) -> None:
-    """Draw the logits of each method side by side, of all or of some classes."""
+    """Draw the logits of each method side by side, for all classes or for some."""
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
-    chosen = range(len(names)) if classes is None else classes
-    rows = np.flatnonzero(np.isin(labels, list(chosen)))
-    rows = np.sort(np.random.default_rng(0).permutation(rows)[:_MOST])
+    drawn = range(len(names)) if classes is None else classes
+    rows = np.flatnonzero(np.isin(labels, list(drawn)))
+    rows = np.sort(np.random.default_rng(0).permutation(rows)[:_MAX_POINTS])
     figure = Figure(figsize=(4 * len(logits), 4.4), layout="constrained")
     many = len(names) > 10
     colors = colormaps["turbo" if many else "tab10"]
     axes = figure.subplots(1, len(logits), squeeze=False)[0]
     for ax, (method, values) in zip(axes, logits.items(), strict=True):
         points = project(values[rows], kind)
-        for label in chosen:
-            own = labels[rows] == label
+        for label in drawn:
+            of_class = labels[rows] == label
             color = colors(label / (len(names) - 1) if many else label)
-            ax.scatter(*points[own].T, s=7, color=color, linewidths=0, label=names[label])
+            ax.scatter(*points[of_class].T, s=7, color=color, linewidths=0, label=names[label])
         ax.set(title=_TITLES[method], xticks=[], yticks=[])
-    if len(chosen) <= 20:
+    if len(drawn) <= 20:
         handles, texts = axes[0].get_legend_handles_labels()
         legend = figure.legend(
             handles, texts, loc="outside lower center", ncols=10, frameon=False, markerscale=2

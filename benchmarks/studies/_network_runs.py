@@ -1,4 +1,4 @@
-"""Teachers trained with and without smoothing, their students, and what both achieve."""
+"""Train teachers with and without smoothing, and their students, and measure both."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BINS = 10
 
 
 class Options(NamedTuple):
-    """What all trainings share.
+    """Options of all trainings.
 
     Attributes
     ----------
@@ -34,9 +34,9 @@ class Options(NamedTuple):
     epochs, patience, batch_size : int
     learning_rate : float
     temperature, share : float
-        Of distillation.
+        Parameters of distillation.
     checkpoints : str or None
-        Folder in which trainings that were interrupted go on.
+        Folder of states from which interrupted trainings resume.
     """
 
     seeds: Sequence[int]
@@ -56,13 +56,13 @@ class Teacher(NamedTuple):
     ----------
     method : str
     setting : dict of float
-        Its smoothing and offset, where it has them.
+        Smoothing and offset, if the method has them.
     validation_log_loss : array of shape (seeds,)
-        At the best epoch.
+        Log loss of the best epoch.
     best_epoch : array of shape (seeds,)
     status : array of shape (seeds,)
     logits : dict of array of shape (seeds, n, k)
-        Of "train", "validation" and "test" images.
+        Logits of "train", "validation" and "test" images.
     """
 
     method: str
@@ -74,14 +74,17 @@ class Teacher(NamedTuple):
 
 
 def plain(logits: Any, labels: Any, weights: Any, extras: Any, run: Any) -> jax.Array:
+    """Compute the cross-entropy without smoothing."""
     return cross_entropy(logits, labels, weights=weights)
 
 
 def constant(logits: Any, labels: Any, weights: Any, extras: Any, run: Any) -> jax.Array:
+    """Compute the cross-entropy with constant smoothing."""
     return smoothed_cross_entropy(logits, labels, run["smoothing"], weights=weights)
 
 
 def instance(logits: Any, labels: Any, weights: Any, extras: Any, run: Any) -> jax.Array:
+    """Compute the cross-entropy with instance-based smoothing."""
     teacher = extras["teacher"]
     return instance_cross_entropy(
         logits, labels, teacher, run["smoothing"], run["offset"], weights=weights
@@ -89,7 +92,7 @@ def instance(logits: Any, labels: Any, weights: Any, extras: Any, run: Any) -> j
 
 
 class Trainings:
-    """Trains networks on images, with the same split and seeds for all."""
+    """Trainer of networks on images, which have a common split and common seeds."""
 
     def __init__(
         self,
@@ -117,9 +120,9 @@ class Trainings:
         self.seconds: dict[str, dict[str, float]] = {}
 
     def fit(
-        self, who: str, stage: str, loss: Any, runs: Mapping[str, Any] | None, extras: Any = None
+        self, role: str, stage: str, loss: Any, runs: Mapping[str, Any] | None, extras: Any = None
     ) -> Any:
-        """Train a network for all settings and seeds; ``stage`` says in messages what is done."""
+        """Train a network for all settings and seeds; ``stage`` is its name in messages."""
         from benchmarks.studies.training import train
 
         options, progress = self.options, self.progress
@@ -127,7 +130,7 @@ class Trainings:
         if progress is not None:
             report = partial(_say, progress, stage)
         trained = train(
-            self.makers[who],
+            self.makers[role],
             self.data,
             loss=loss,
             runs=runs,
@@ -144,12 +147,12 @@ class Trainings:
         return trained
 
     def plain_teachers(self) -> Teacher:
-        """Return networks trained without smoothing."""
+        """Train networks without smoothing."""
         trained = self.fit("teacher", "without smoothing", plain, None)
         return self._settings("none", trained, {})[0]
 
     def constant_teachers(self, smoothing: Sequence[float]) -> list[Teacher]:
-        """Return networks trained with constant smoothing, for each factor."""
+        """Train networks with constant smoothing, for each factor."""
         runs = {"smoothing": np.array(smoothing, float)}
         return self._settings(
             "constant", self.fit("teacher", "constant smoothing", constant, runs), runs
@@ -158,9 +161,9 @@ class Trainings:
     def instance_teachers(
         self, plain_teacher: Teacher, smoothing: Sequence[float], offsets: Sequence[float]
     ) -> list[Teacher]:
-        """Return networks trained with instance-based smoothing, for each factor and offset.
+        """Train networks with instance-based smoothing, for each factor and offset.
 
-        The targets are those of the network without smoothing that has the same seed.
+        The targets are computed from the network without smoothing of the same seed.
         """
         from benchmarks.studies.training import PerRun
 
@@ -172,9 +175,10 @@ class Trainings:
         return self._settings("instance", trained, runs)
 
     def students(self, teacher_logits: np.ndarray) -> np.ndarray:
-        """Return test logits (teachers, m, k) of students of logits (teachers, seeds, n, k).
+        """Train students, and compute their test logits.
 
-        A student has the seed of its teacher.
+        ``teacher_logits`` have shape (teachers, seeds, n, k). A student has the seed of its
+        teacher.
         """
         from benchmarks.studies.training import PerRun
 
@@ -197,20 +201,20 @@ class Trainings:
         logits = {
             name: _by_setting(trained.logits(part), count) for name, part in self.parts.items()
         }
-        found = []
-        for place in range(len(best) // count):
-            own = slice(place * count, (place + 1) * count)
-            found.append(
+        teachers = []
+        for setting in range(len(best) // count):
+            rows = slice(setting * count, (setting + 1) * count)
+            teachers.append(
                 Teacher(
                     method,
-                    {name: float(values[place]) for name, values in runs.items()},
-                    losses[own],
-                    trained.best_epoch[own],
-                    trained.status[own],
-                    {name: values[place] for name, values in logits.items()},
+                    {name: float(values[setting]) for name, values in runs.items()},
+                    losses[rows],
+                    trained.best_epoch[rows],
+                    trained.status[rows],
+                    {name: values[setting] for name, values in logits.items()},
                 )
             )
-        return found
+        return teachers
 
 
 def _say(
@@ -224,29 +228,29 @@ def _by_setting(values: np.ndarray, seeds: int) -> np.ndarray:
 
 
 def choose(settings: Sequence[Teacher]) -> Teacher:
-    """Return the setting with the lowest mean log loss on the images of validation."""
-    return min(settings, key=lambda each: float(np.mean(each.validation_log_loss)))
+    """Choose the setting with the lowest mean log loss on the validation images."""
+    return min(settings, key=lambda teacher: float(np.mean(teacher.validation_log_loss)))
 
 
 def inverse_temperatures(teacher: Teacher, labels: np.ndarray) -> np.ndarray:
-    """Return what scales the logits of each network (seeds,), fitted to images of validation.
+    """Fit the inverse temperature of each network (seeds,) to the validation images.
 
-    It is finite, and zero where the logits say nothing of the labels.
+    It is finite, and zero if the logits are not informative about the labels.
     """
     from sklearn.exceptions import ConvergenceWarning
 
     from bayescal import Temperature
 
-    found = []
+    scales = []
     for z in teacher.logits["validation"]:
         model = Temperature(inputs="logits", classes=tuple(range(z.shape[-1])))
-        with ignored(ConvergenceWarning):  # of few images all may be right
-            found.append(1 / float(model.fit(z, labels).temperature_))
-    return np.array(found)
+        with ignored(ConvergenceWarning):  # all of few images may be classified correctly
+            scales.append(1 / float(model.fit(z, labels).temperature_))
+    return np.array(scales)
 
 
 def measure(logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Return accuracy, log loss and expected calibration error in 10 bins."""
+    """Compute accuracy, log loss and expected calibration error in 10 bins."""
     probs = softmax(np.asarray(logits, float))
     return {
         "accuracy": metrics.accuracy(probs, labels),

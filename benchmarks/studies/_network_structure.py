@@ -1,4 +1,4 @@
-"""How much of the classes' similarity the logits of a network show, as numbers."""
+"""Measure how well the logits of a network preserve the similarity of the classes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import numpy as np
 
 
 def similarity(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return correlations (k, k) of the classes' mean logits.
+    """Compute the correlations (k, k) of the classes' mean logits.
 
-    Means are over the rows of a class, less the mean over classes, so that what all classes share
-    counts for nothing.
+    Means are over the rows of a class. The mean over classes is subtracted from them, so common
+    parts of the logits have no effect.
 
     Examples
     --------
     >>> logits = np.array([[5.0, 4.0, 0.0, 0.0], [4.0, 5.0, 0.0, 0.0]])
     >>> logits = np.concatenate([logits, logits[:, ::-1]])
-    >>> found = similarity(logits, np.array([0, 1, 3, 2]))
-    >>> found[0].round(2).tolist()
+    >>> similarity(logits, np.array([0, 1, 3, 2]))[0].round(2).tolist()
     [1.0, 0.95, -0.98, -0.98]
     """
     k = logits.shape[1]
@@ -30,8 +29,8 @@ def similarity(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return means @ means.T
 
 
-def agreement(one: np.ndarray, other: np.ndarray) -> float:
-    """Return the correlation of two similarity matrices, of pairs of different classes.
+def agreement(first: np.ndarray, second: np.ndarray) -> float:
+    """Compute the correlation of two similarity matrices over pairs of different classes.
 
     Examples
     --------
@@ -39,31 +38,36 @@ def agreement(one: np.ndarray, other: np.ndarray) -> float:
     >>> round(agreement(one, 2 * one), 6)
     1.0
     """
-    above = np.triu_indices(len(one), 1)
-    a, b = one[above] - one[above].mean(), other[above] - other[above].mean()
+    upper = np.triu_indices(len(first), 1)
+    a, b = first[upper] - first[upper].mean(), second[upper] - second[upper].mean()
     norms = np.linalg.norm(a) * np.linalg.norm(b)
     return float(a @ b / norms) if norms > 0 else 0.0
 
 
-def kept(own: Sequence[np.ndarray], plain: Sequence[np.ndarray]) -> np.ndarray:
-    """Return how well each network's similarities agree with those of networks without smoothing.
+def kept(
+    similarities: Sequence[np.ndarray], plain_similarities: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Compute the mean agreement of each network with networks without smoothing.
 
-    ``own`` and ``plain`` have a matrix for each seed. Networks of the same seed are not compared,
-    so that for networks without smoothing this is how well they agree with each other: the most
-    that can be expected. Of a single seed its two networks are compared.
+    Both arguments have a similarity matrix for each seed. Networks of the same seed are not
+    compared. So for networks without smoothing, this is their agreement with each other, the upper
+    bound that can be expected. With a single seed, its two networks are compared.
     """
-    pairs = [[j for j in range(len(plain)) if j != i] or [i] for i in range(len(own))]
+    pairs = [
+        [j for j in range(len(plain_similarities)) if j != i] or [i]
+        for i in range(len(similarities))
+    ]
     return np.array(
         [
-            np.mean([agreement(mine, plain[j]) for j in others])
-            for mine, others in zip(own, pairs, strict=True)
+            np.mean([agreement(matrix, plain_similarities[j]) for j in other_seeds])
+            for matrix, other_seeds in zip(similarities, pairs, strict=True)
         ]
     )
 
 
 def three_classes(alike: np.ndarray) -> tuple[int, int, int]:
-    """Return the two classes that are most alike, and the one least like both."""
+    """Find the two most similar classes, and the class that is least similar to both."""
     pairs = np.where(np.eye(len(alike), dtype=bool), -np.inf, alike)
-    one, other = (int(place) for place in np.unravel_index(pairs.argmax(), pairs.shape))
-    both = np.maximum(alike[one], alike[other])
-    return one, other, int(both.argmin())
+    first, second = (int(index) for index in np.unravel_index(pairs.argmax(), pairs.shape))
+    similarity_to_pair = np.maximum(alike[first], alike[second])
+    return first, second, int(similarity_to_pair.argmin())

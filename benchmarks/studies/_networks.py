@@ -1,4 +1,4 @@
-"""Predictions of networks: where they lie, what they hold, and which rows calibrate."""
+"""Predictions of networks: find and read the files, and choose the calibration rows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from benchmarks.studies._binary_tables import split_rows
 from benchmarks.studies.data import array_names, choose, digest, find_files, read_arrays
 
-_BENEATH = Path("predictions")
-#: Of the split of networks that have test rows only.
+_SUBFOLDER = Path("predictions")
+#: Default seed of the split of networks that have only test rows.
 SPLIT_SEED = 0
 _KINDS: tuple[tuple[str, Literal["probs", "logits"]], ...] = (
     ("logits", "logits"),
@@ -21,9 +21,9 @@ _KINDS: tuple[tuple[str, Literal["probs", "logits"]], ...] = (
 
 
 class Network(NamedTuple):
-    """Scores (n, k) and labels (n,) to calibrate on, and to test on.
+    """Scores (n, k) and labels (n,) of calibration rows and of test rows.
 
-    ``split`` says where the calibration rows are from, ``digest`` tells data from other data.
+    ``split`` describes the source of the calibration rows; ``digest`` is a hash of the data.
     """
 
     name: str
@@ -37,23 +37,29 @@ class Network(NamedTuple):
 
 
 def find_networks(folder: Path, names: Sequence[str] | None) -> dict[str, Path]:
-    """Return files of predictions of several classes by name: in ``folder`` or ``predictions``."""
+    """Find the files of predictions by name, in ``folder`` or in its subfolder ``predictions``."""
     expected = "predictions of networks, .npz with logits_test or probs_test and y_test"
-    paths = find_files(folder, _BENEATH, "*.npz", expected, _is_network)
-    found = {path.stem: path for path in paths}
-    return {name: found[name] for name in choose(names, found, "network")}
+    paths = find_files(folder, _SUBFOLDER, "*.npz", expected, _is_network)
+    by_name = {path.stem: path for path in paths}
+    return {name: by_name[name] for name in choose(names, by_name, "network")}
 
 
 def _is_network(path: Path) -> bool:
-    """Say whether a file is meant; one that cannot be read is, so that this is said."""
-    held = array_names(path)
-    return held is None or ("y_test" in held and any(f"{kind}_test" in held for kind, _ in _KINDS))
+    """Check whether a file has predictions.
+
+    An unreadable file counts as one, so that reading it raises an error later.
+    """
+    names = array_names(path)
+    return names is None or (
+        "y_test" in names and any(f"{kind}_test" in names for kind, _ in _KINDS)
+    )
 
 
 def read_network(name: str, path: Path, seed: int = SPLIT_SEED) -> Network:
-    """Read a network; without validation part half of the test rows calibrate, class by class.
+    """Read the predictions of a network.
 
-    The seed says which half.
+    If there are no validation rows, a random half of the test rows of each class is used for
+    calibration. ``seed`` is the seed of this split.
     """
     arrays = read_arrays(path)
     kind, inputs = next((pair for pair in _KINDS if f"{pair[0]}_test" in arrays), _KINDS[0])
@@ -64,19 +70,19 @@ def read_network(name: str, path: Path, seed: int = SPLIT_SEED) -> Network:
             raise ValueError(f"{path}: both parts must have equally many classes")
         split = "validation rows"
     else:
-        random = np.random.default_rng(seed)
-        test, own = split_rows(test_y, np.arange(len(test_y)), 0.5, random)
-        scores, y = test_scores[own], test_y[own]
+        rng = np.random.default_rng(seed)
+        test, calibration = split_rows(test_y, np.arange(len(test_y)), 0.5, rng)
+        scores, y = test_scores[calibration], test_y[calibration]
         test_scores, test_y = test_scores[test], test_y[test]
         split = f"half of the test rows of each class, seed {seed}"
-    own_digest = digest(arrays[key] for key in sorted(arrays))
-    return Network(name, inputs, scores, y, test_scores, test_y, split, own_digest)
+    array_digest = digest(arrays[key] for key in sorted(arrays))
+    return Network(name, inputs, scores, y, test_scores, test_y, split, array_digest)
 
 
 def _part(
     path: Path, arrays: dict[str, np.ndarray], kind: str, part: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return scores (n, k), float64, and labels (n,)."""
+    """Check scores (n, k) and labels (n,), and convert them to float64 and integers."""
     names = f"{kind}_{part}", f"y_{part}"
     if any(name not in arrays for name in names):
         raise ValueError(f"{path}: there must be arrays {names[0]} and {names[1]}")

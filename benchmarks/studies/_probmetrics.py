@@ -1,4 +1,4 @@
-"""The calibrators of the package probmetrics, as opponents, where it is installed."""
+"""Calibrators of the package probmetrics, as peers if it is installed."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-#: Its names for them.
+#: Names of the calibrators in probmetrics.
 NAMES = "svs", "sms", "temp-scaling", "ts-mix", "isotonic", "ivap"
 
 
 def available() -> bool:
-    """Return whether the package is installed."""
+    """Check whether the package is installed."""
     return find_spec("probmetrics") is not None
 
 
 def peers() -> dict[str, Callable[..., np.ndarray]]:
-    """Return functions of calibration probabilities, labels and test probabilities."""
+    """Build functions of calibration probabilities, labels and test probabilities."""
     return {f"probmetrics {name}": _runner(name) for name in NAMES}
 
 

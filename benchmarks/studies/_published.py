@@ -1,4 +1,4 @@
-"""Published figures of networks and of the synthetic experiment, as fractions."""
+"""Published figures on networks and on the synthetic experiment, as fractions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SOURCES = {
     SCTL: "S. Jung et al. (2023), logs; ECE in 15 bins of equal width",
 }
 _TABLES = Path("published", "valk_msc_knn_tables.json")
-#: Names of networks and methods in the tables of Valk, which are read from a file.
+#: Our names of networks and methods, with those in Valk's tables, which are read from a file.
 _VALK_NETWORKS = {"kull_densenet40_c10": "C-10 DenseNet-40"}
 _VALK_METHODS = {
     "uncal": "uncalibrated",
@@ -36,7 +36,7 @@ _VALK_METHODS = {
     "kernelTS_RBF_cv_ll": "temperature+kernel_rbf",
     "kernelTS_DIR_cv_ll": "temperature+kernel",
 }
-#: Tables, our names of their metrics, what they are to be multiplied by, and their last digit.
+#: Tables with our name of the metric, a factor, and one unit of the last digit.
 _VALK_METRICS = {
     "accuracy": ("accuracy", 1.0, 1e-3),
     "conf_ece": ("ece_mass", 0.01, 1e-4),
@@ -45,8 +45,8 @@ _VALK_METRICS = {
     "ll": ("log_loss", 1.0, 1e-3),
     "avg_loss_gap2": ("loss_gap", 1.0, 1e-4),
 }
-_FARTHEST = 5
-_ALONE = {
+_NUM_FARTHEST = 5
+_ALONE_UNITS = {
     "ece_mass": 1e-5,
     "class_wise_ece_mass": 1e-5,
     "brier_score": 1e-3,
@@ -54,11 +54,11 @@ _ALONE = {
     "accuracy": 1e-3,
     "loss_gap": 1e-3,
 }
-_KULL = {"accuracy": 1e-6, "ece": 1e-6, "log_loss": 1e-6, "brier_score": 1e-5}
+_KULL_UNITS = {"accuracy": 1e-6, "ece": 1e-6, "log_loss": 1e-6, "brier_score": 1e-5}
 _OTHERS: dict[str, dict[str, tuple[dict[str, float], dict[str, tuple[float, ...]]]]] = {
     "kull_densenet40_c10": {
         VALK_ALONE: (
-            _ALONE,
+            _ALONE_UNITS,
             {
                 "uncalibrated": (0.05493, 0.00445, 0.127, 0.428, 0.924, 0.030),
                 "temperature": (0.00924, 0.00255, 0.110, 0.225, 0.924, 0.006),
@@ -68,7 +68,7 @@ _OTHERS: dict[str, dict[str, tuple[dict[str, float], dict[str, tuple[float, ...]
             },
         ),
         KULL: (
-            _KULL,
+            _KULL_UNITS,
             {
                 "uncalibrated": (0.9242, 0.055003, 0.428207, 0.12738),
                 "temperature": (0.9242, 0.009464, 0.225086, 0.10998),
@@ -98,7 +98,8 @@ _OTHERS: dict[str, dict[str, tuple[dict[str, float], dict[str, tuple[float, ...]
         SCTL: ({"ece": 1e-4}, {"uncalibrated": (0.1914,), "temperature": (0.0594,)})
     },
 }
-#: K. Valk (2022), table 1: another true map, so orders of methods compare and numbers do not.
+#: Metrics of table 1 of K. Valk (2022). Its true map differs from ours, so only the ranking of
+#: methods can be compared.
 _SYNTHETIC_ROWS = (
     "confidence_error",
     "class_wise_error",
@@ -121,7 +122,7 @@ SYNTHETIC = {
         "truth": (0.0, 0.0, 0.477, 0.790, 0.627, 0.0),
     }.items()
 }
-#: Why figures differ from ours; for the methods or metrics that each line names.
+#: Reasons why figures differ from ours, each with the methods or metrics that it refers to.
 NOTES: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("matrix_odir", "dirichlet_odir"),
@@ -194,7 +195,7 @@ class Figure(NamedTuple):
 
 
 def published_figures(network: str, data: Path) -> list[Figure]:
-    """Return what is published of a network; tables of Valk if they are in the folder."""
+    """Collect published figures of a network, with Valk's tables if they are in the folder."""
     figures = _from_tables(network, data / _TABLES)
     for source, (units, methods) in _OTHERS.get(network, {}).items():
         figures += [
@@ -223,7 +224,7 @@ def _from_tables(network: str, path: Path) -> list[Figure]:
 
 
 def beside(figures: list[Figure], ours: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    """Put published figures beside ours, and say in words how they compare."""
+    """Combine published figures with ours, and compare them in sentences."""
     rows = [
         {**figure._asdict(), "ours": ours[figure.method][figure.metric]}
         for figure in figures
@@ -233,7 +234,7 @@ def beside(figures: list[Figure], ours: Mapping[str, Mapping[str, float]]) -> di
         return {"figures": [], "remarks": []}
     close = [row for row in rows if abs(row["ours"] - row["value"]) <= row["unit"] * 1.001]
     others = [row for row in rows if row not in close]
-    far = sorted(others, key=lambda row: -abs(row["ours"] / row["value"] - 1))[:_FARTHEST]
+    far = sorted(others, key=lambda row: -abs(row["ours"] / row["value"] - 1))[:_NUM_FARTHEST]
     named = "; ".join(
         f"{row['metric']} of {row['method']}, {row['ours']:.4g} for {row['value']:.4g}"
         for row in far

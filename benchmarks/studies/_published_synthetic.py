@@ -1,6 +1,7 @@
-"""Published figures of the synthetic study: table 6 of the thesis, its only numbers.
+"""Published figures of the synthetic study: table 6 of the thesis.
 
-Tables 7 and 8 state configurations only; figures 23 and 24 show ranks without numbers.
+The thesis has no other numbers: tables 7 and 8 have only configurations, and figures 23 and 24 show
+ranks without numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _METHODS = (
     *("L1", "L2", "normal", "platt", "smoothed"),
 )
 _INF = math.inf
-#: By configuration: means and deviations, in the order of ``_METHODS``.
+#: Means and standard deviations by configuration, in the order of ``_METHODS``.
 _LOG_LOSS = {
     "a": (
         *((0.6605, 0.024), (0.6647, 0.0254), (0.6604, 0.0237), (0.7238, 0.015), (0.6700, 0.0285)),
@@ -64,7 +65,7 @@ _ECE = {
 
 
 class Published(NamedTuple):
-    """Mean and standard deviation over data sets, as fractions; infinite ones were printed so."""
+    """Mean and standard deviation over data sets, as fractions; infinite values are as printed."""
 
     mean: float
     deviation: float
@@ -80,15 +81,15 @@ TABLE_6: dict[str, dict[str, dict[str, Published]]] = {
 
 
 def published_of(question: int, letter: str, metric: str) -> Mapping[str, Published]:
-    """Return what is published of a configuration, by method: nothing but of the first question."""
+    """Look up published figures of a configuration by method; only question 1 has any."""
     return TABLE_6[metric].get(letter, {}) if question == 1 else {}
 
 
 def impossible(mean: float, floor: float, deviation: float) -> bool:
-    """Say whether a published log loss lies below what chance allows.
+    """Check whether a published log loss is lower than chance allows.
 
     ``floor`` is the expected log loss of the predictions that know the parameters, and
-    ``deviation`` how far that varies between data sets: a mean over 1,000 of them may fall short
-    of it by some of its standard errors, here four.
+    ``deviation`` its standard deviation between data sets. A mean over 1,000 data sets may be below
+    the floor by up to four standard errors.
     """
     return mean < floor - 4 * deviation / math.sqrt(DATASETS)

@@ -1,13 +1,14 @@
 """Tables of "Network calibration by weight scaling" (anonymous, ICLR 2023 submission), in percent.
 
-Each table is a list of rows: ``data`` and ``network``, and what the paper prints of them.
+Each table is a list of rows with ``data``, ``network``, and the printed figures.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-#: By loss, in the order of table 1: ECE in 15 bins before, after TS and after WS, and the weight.
+#: Losses in the order of table 1. For each: ECE in 15 bins before scaling, after TS and after WS,
+#: and the weight.
 _LOSSES = "cross_entropy", "brier", "mmce", "label_smoothing"
 _TABLE_1 = """
 CIFAR-100|ResNet-50
@@ -29,7 +30,7 @@ CIFAR-10|DenseNet-121
 Tiny-ImageNet|ResNet-50
   |15.32 5.48 6.89 86.5|4.44 4.13 4.32 99.0|13.01 5.55 5.25 75.7|15.23 6.51 15.23 100
 """
-#: ECE in 25 bins, by method.
+#: Methods of table 2, which has ECE in 25 bins.
 METHODS = (
     "uncalibrated",
     "temperature",
@@ -56,7 +57,7 @@ ImageNet|DenseNet-161|5.720 2.059 2.637 4.337 3.989 0.798 1.224 1.097 0.830
 ImageNet|ResNet-152|6.545 2.166 2.641 5.377 4.556 0.913 1.165 0.918 0.912
 SVHN|ResNet-152-SD|0.877 0.675 0.630 0.646 0.651 0.832 0.535 0.508 0.727
 """
-#: ECE in 25 bins before, then ECWS and CWS by number of bins.
+#: Numbers of bins of table 3: ECE in 25 bins before scaling, with ECWS and with CWS.
 BINS = 5, 13, 25, 35
 _TABLE_3 = """
 CIFAR-100|ResNet-110|18.480|9.946 2.512 3.198 3.027|2.741 1.745 1.957 1.866
@@ -80,14 +81,15 @@ TABLE_1 = [
     {
         **names,
         "losses": {
-            loss: dict(zip(("ece", "ece_temperature", "ece_weight", "weight"), own, strict=True))
-            for loss, own in zip(_LOSSES, numbers, strict=True)
+            loss: dict(zip(("ece", "ece_temperature", "ece_weight", "weight"), values, strict=True))
+            for loss, values in zip(_LOSSES, numbers, strict=True)
         },
     }
     for names, numbers in _read(_TABLE_1)
 ]
 TABLE_2 = [
-    {**names, "methods": dict(zip(METHODS, own, strict=True))} for names, (own,) in _read(_TABLE_2)
+    {**names, "methods": dict(zip(METHODS, values, strict=True))}
+    for names, (values,) in _read(_TABLE_2)
 ]
 TABLE_3 = [
     {

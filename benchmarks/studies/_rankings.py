@@ -1,4 +1,4 @@
-"""Average ranks of methods over data sets, and which of them differ."""
+"""Average ranks of methods over data sets, and tests of their differences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEVEL = 0.05
 
 
 class Ranking(NamedTuple):
-    """Ranks of methods by a metric, and which of them differ.
+    """Ranks of methods by a metric, and tests of their differences.
 
     Attributes
     ----------
@@ -22,7 +22,7 @@ class Ranking(NamedTuple):
         Best rank first.
     ranks : array of shape (k,)
     adjusted : array of shape (k, k)
-        Wilcoxon's p-values of pairs, by Holm's correction.
+        p-values of Wilcoxon's test for each pair, with Holm's correction.
     statistic, p_value : float
         Friedman's chi square.
     """
@@ -42,11 +42,11 @@ class Ranking(NamedTuple):
         return float(self.adjusted[self.methods.index(first), self.methods.index(second)])
 
     def beats(self, first: str, second: str) -> bool:
-        """Say whether a method ranks before another, significantly."""
+        """Check whether the first method ranks significantly before the second."""
         return self.rank(first) < self.rank(second) and self.p(first, second) <= LEVEL
 
     def summary(self) -> dict[str, Any]:
-        """Return it as JSON can hold it; pairs have a file of their own."""
+        """Return JSON-compatible values, without the pairs, which have a separate file."""
         groups = cliques(self.ranks, self.adjusted <= LEVEL)
         return {
             "ranks": dict(zip(self.methods, self.ranks.tolist(), strict=True)),
@@ -56,7 +56,7 @@ class Ranking(NamedTuple):
 
 
 def ranking(table: Mapping[str, np.ndarray]) -> Ranking:
-    """Rank two methods or more by their values (data sets,), lower being better."""
+    """Rank two or more methods by their values (data sets,); lower values are better."""
     overall, pairs = friedman(table), wilcoxon(table)
     ranks = average_ranks(table)
     order = np.argsort(ranks, kind="stable")

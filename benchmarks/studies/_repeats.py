@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 
 _LEVEL = 0.95
-#: Differences that are as small are those of rounding.
-_SAME = 1e-12
+#: Smaller differences are rounding errors.
+_ROUNDING_ERROR = 1e-12
 
 
 def mean_and_error(values: Sequence[float] | np.ndarray, shared: float = 0.0) -> dict[str, Any]:
-    r"""Return the mean over R repeats and its standard error, None of a single repeat.
+    r"""Compute the mean over R repeats and its standard error, which is None for one repeat.
 
     .. math:: \left(\frac1R + \rho\right)^{1/2} \left(\frac{1}{R - 1}
               \sum_r (v_r - \bar v)^2\right)^{1/2}
 
-    where :math:`\rho` = ``shared`` is zero for repeats that have rows of their own. For repeats
-    that split the same rows anew it is the number of test rows divided by that of all others: what
-    they have in common does not average out. Simulated, that is right for a calibration error that
-    is systematic; of one that is chance, and of a difference of two such, it is too wide, by up to
-    three times.
+    where :math:`\rho` = ``shared`` is zero for repeats with independent rows. For repeats that
+    split the same rows differently, it is the number of test rows divided by the number of other
+    rows, because the error that they have in common does not average out. In simulations, this
+    standard error is right for systematic calibration errors. For calibration errors due to chance,
+    and for differences of two such errors, it is too large, by a factor of up to three.
 
     References
     ----------
@@ -35,20 +35,20 @@ def mean_and_error(values: Sequence[float] | np.ndarray, shared: float = 0.0) ->
     >>> mean_and_error([1.0, 2.0, 3.0], shared=1)
     {'mean': 2.0, 'error': 1.1547...}
     """
-    each = np.asarray(values, float)
+    array = np.asarray(values, float)
     error = None
-    if len(each) > 1:
-        error = float(each.std(ddof=1) * np.sqrt(1 / len(each) + shared))
-    return {"mean": float(each.mean()), "error": error}
+    if len(array) > 1:
+        error = float(array.std(ddof=1) * np.sqrt(1 / len(array) + shared))
+    return {"mean": float(array.mean()), "error": error}
 
 
 def difference(
-    one: Sequence[float] | np.ndarray, other: Sequence[float] | np.ndarray, shared: float = 0.0
+    first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray, shared: float = 0.0
 ) -> dict[str, Any]:
-    """Return the mean of one less the other as above, and a ``verdict``.
+    """Compute the mean of first - second, its standard error, and a ``verdict``.
 
-    One is "lower" or "higher" if Student's interval of 95 % lacks zero, and otherwise, or if there
-    is one repeat, "not clear".
+    The verdict is "lower" or "higher" if Student's 95 % interval of the mean does not contain zero.
+    Otherwise, or if there is only one repeat, it is "not clear".
 
     Examples
     --------
@@ -59,11 +59,11 @@ def difference(
     """
     from scipy.stats import t
 
-    found = mean_and_error(np.subtract(one, other), shared)
-    mean, error = found["mean"], found["error"]
+    result = mean_and_error(np.subtract(first, second), shared)
+    mean, error = result["mean"], result["error"]
     verdict = "not clear"
     if error is not None:
-        half = max(float(t.ppf((1 + _LEVEL) / 2, len(one) - 1)) * error, _SAME)
-        if abs(mean) > half:
+        half_width = max(float(t.ppf((1 + _LEVEL) / 2, len(first) - 1)) * error, _ROUNDING_ERROR)
+        if abs(mean) > half_width:
             verdict = "lower" if mean < 0 else "higher"
-    return {**found, "verdict": verdict}
+    return {**result, "verdict": verdict}

@@ -1,4 +1,4 @@
-"""One temperature, or one weight, by a grid search for the least calibration error."""
+"""Grid searches for the temperature or the weight with the least calibration error."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import numpy as np
 
 from bayescal._core.binning import equal_width_cell
 
-#: Those of the networks that the paper took over, and all percentages with one decimal.
+#: Temperatures of the networks that the paper reuses, and all percentages with one decimal.
 TEMPERATURES = np.arange(1, 101) / 10
 WEIGHTS = np.arange(1, 1001) / 1000
 #: Errors that differ by less are equal.
-_SAME = 1e-12
+_ROUNDING_ERROR = 1e-12
 
 
-def confidence_errors(confidence: np.ndarray, right: np.ndarray, bins: int = 15) -> np.ndarray:
-    """Return the calibration errors (g,) of confidences (g, n), in bins of equal width.
+def confidence_errors(confidence: np.ndarray, correct: np.ndarray, bins: int = 15) -> np.ndarray:
+    """Compute the calibration errors (g,) of confidences (g, n), in bins of equal width.
 
-    Bins are (lower, upper]; ``right`` (n,) says which rows were predicted correctly.
+    Bins are (lower, upper]; ``correct`` (n,) marks correctly predicted rows.
 
     Examples
     --------
@@ -24,26 +24,26 @@ def confidence_errors(confidence: np.ndarray, right: np.ndarray, bins: int = 15)
     array([0.35, 0.25])
     """
     cells = equal_width_cell(confidence, bins, np) + bins * np.arange(len(confidence))[:, None]
-    gaps = np.bincount(cells.ravel(), (right - confidence).ravel(), bins * len(confidence))
+    gaps = np.bincount(cells.ravel(), (correct - confidence).ravel(), bins * len(confidence))
     return np.abs(gaps).reshape(-1, bins).sum(axis=1) / confidence.shape[1]
 
 
 def best_temperature(logits: np.ndarray, y: np.ndarray) -> float:
-    """Return the temperature with the least error on logits (n, k); the closest to 1 if several.
+    """Find the temperature with the least error on logits (n, k); in ties, the closest to 1.
 
     Examples
     --------
     >>> best_temperature(np.array([[2.0, 0.0]] * 4), np.array([0, 0, 0, 1]))
     1.8
     """
-    below = logits - logits.max(axis=1, keepdims=True)
-    confidence = np.stack([1 / np.exp(below / t).sum(axis=1) for t in TEMPERATURES])
-    found = confidence_errors(confidence, logits.argmax(axis=1) == y)
-    return _closest_to_one(TEMPERATURES, found)
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    confidence = np.stack([1 / np.exp(shifted / t).sum(axis=1) for t in TEMPERATURES])
+    errors = confidence_errors(confidence, logits.argmax(axis=1) == y)
+    return _closest_to_one(TEMPERATURES, errors)
 
 
 def best_weight(probs: np.ndarray, y: np.ndarray) -> float:
-    """Return the weight of probabilities (n, k) with the least error; the largest if several.
+    """Find the weight of probabilities (n, k) with the least error; in ties, the largest.
 
     Examples
     --------
@@ -56,10 +56,10 @@ def best_weight(probs: np.ndarray, y: np.ndarray) -> float:
 
 
 def scaled_by_weight(probs: np.ndarray, alpha: float) -> np.ndarray:
-    """Return a mixture of probabilities (n, k) and equal ones."""
+    """Mix probabilities (n, k) with uniform ones."""
     return alpha * probs + (1 - alpha) / probs.shape[1]
 
 
 def _closest_to_one(values: np.ndarray, errors: np.ndarray) -> float:
-    best = values[errors <= errors.min() + _SAME]
+    best = values[errors <= errors.min() + _ROUNDING_ERROR]
     return float(best[np.abs(np.log(best)).argmin()])

@@ -1,4 +1,4 @@
-"""Splines on the votes of a random forest, in the place of one on records that are not free."""
+"""Splines on the votes of a random forest, which replaces a forest on restricted records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.studies._measures import EPS
 from benchmarks.studies.data import read_arrays
 from benchmarks.studies.paired import paired, row_losses, verdict
 
-_PLACES = ("adult_randomforest.npz", "predictions/adult_randomforest.npz")
+_FILES = ("adult_randomforest.npz", "predictions/adult_randomforest.npz")
 METHODS: dict[str, Callable[[], Any]] = {
     "isotonic": Isotonic,
     "Platt, of probabilities": lambda: Logistic(inputs="scores"),
@@ -24,7 +24,7 @@ METHODS: dict[str, Callable[[], Any]] = {
         "logit", 30, "coefficients", rule="best", unity_prior_weight=20.0
     ),
 }
-#: Claims that the first has the lesser log loss, of table 1 and section 4.1.
+#: Claims of table 1 and section 4.1 that the first method has a lower log loss than the second.
 CLAIMS = {
     "spline below uncalibrated": ("spline", "uncalibrated"),
     "spline below isotonic": ("spline", "isotonic"),
@@ -35,27 +35,29 @@ CLAIMS = {
 
 
 def find_forest(data: Path) -> Path | None:
-    """Return the file of the forest's predictions, if it is there."""
-    return next((data / name for name in _PLACES if (data / name).is_file()), None)
+    """Find the file of the forest's predictions; None if it is missing."""
+    return next((data / name for name in _FILES if (data / name).is_file()), None)
 
 
 def run_forest(path: Path) -> dict[str, Any]:
-    """Calibrate each half of the rows on the other; return log losses and claims judged."""
+    """Calibrate each half of the rows on the other half, and test the claims by log losses."""
     arrays = read_arrays(path, ("p", "y"))
     p, y = arrays["p"].astype(float), arrays["y"].astype(int)
     halves = split_rows(y, np.arange(len(y)), 0.5, np.random.default_rng(0))
     probs = {"uncalibrated": p, **{name: np.empty(len(y)) for name in METHODS}}
-    for own, other in (halves, halves[::-1]):
+    for calibration, test in (halves, halves[::-1]):
         for name, make in METHODS.items():
-            probs[name][other] = make().fit(p[own], y[own]).predict_proba(p[other])[:, 1]
+            probs[name][test] = (
+                make().fit(p[calibration], y[calibration]).predict_proba(p[test])[:, 1]
+            )
     losses = {n: row_losses(np.stack([1 - q, q], axis=1), y, EPS) for n, q in probs.items()}
     claims = {}
     for claim, (first, second) in CLAIMS.items():
-        own = paired(losses[first], losses[second])
-        claims[claim] = {**own, "verdict": verdict(own)}
+        comparison = paired(losses[first], losses[second])
+        claims[claim] = {**comparison, "verdict": verdict(comparison)}
     return {
         "rows": len(y),
-        "log_loss": {name: float(own.mean()) for name, own in losses.items()},
+        "log_loss": {name: float(values.mean()) for name, values in losses.items()},
         "impossible": {name: int(np.sum(q == 1 - y)) for name, q in probs.items()},
         "claims": claims,
     }

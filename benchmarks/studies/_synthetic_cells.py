@@ -1,4 +1,4 @@
-"""The configurations of the synthetic study, and the methods compared on them."""
+"""Configurations of the synthetic study, and the methods that are compared on them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from bayescal.datasets import synthetic
 from bayescal.models import GaussianPrior, Prior
 from bayescal.sweeps._cells import Cell
 
-#: Logistic regressions that do not know where data are from.
+#: Logistic regressions that do not know the prior.
 UNINFORMED = "normal", "platt", "smoothed", "L1", "L2", "ibls", "cauchy_map"
 #: Predictions that know the prior.
 INFORMED = "preds", "coeffs", "map"
 #: The ten methods of the thesis.
 TEN = *UNINFORMED, *INFORMED
-#: The exact predictive, which the thesis does not have.
+#: The exact posterior predictive, which is not in the thesis.
 PREDICTIVE = "predictive"
-#: Predictions that know the parameters: what no method can reach but by chance.
+#: Predictions that know the parameters; a method has a lower loss only by chance.
 OPTIMAL = "optimal"
 METHODS = *TEN, PREDICTIVE, OPTIMAL
 METRICS = {"log_loss": ("log_loss", {}), "ece": ("ece", {"bins": 10})}
@@ -27,7 +27,7 @@ QUESTIONS = {
     2: "size of the training set",
     3: "share of class 1 in the training set",
 }
-#: What the means are drawn from, by the name of the prior.
+#: Distributions of the two means, by the name of the prior.
 MEANS = {
     "a": "U(-0.5, 0), U(0, 0.5)",
     "b": "U(-2.5, 0), U(0, 2.5)",
@@ -36,7 +36,7 @@ MEANS = {
     "d": "B(2, 5), B(5, 2) + 3",
     "e": "B(2, 5), B(5, 2) + 5",
 }
-#: By question: prior, size of the training set and share of class 1, from subplot (a) on.
+#: Prior, size of the training set and share of class 1 of subplots (a), (b) ..., by question.
 _TABLES: dict[int, tuple[tuple[str, int, float], ...]] = {
     1: tuple((name, 50, 0.5) for name in "abcde"),
     2: (
@@ -57,7 +57,7 @@ class Configuration(NamedTuple):
     ----------
     question : int
     letter : str
-        That of the subplot.
+        Letter of the subplot.
     prior : str
         A key of ``MEANS``.
     cell : Cell
@@ -75,12 +75,12 @@ class Configuration(NamedTuple):
 
     @property
     def data(self) -> tuple[str, int, float]:
-        """What tells its data from those of other configurations."""
+        """Key of the data; configurations with equal keys share their data."""
         return self.prior, self.cell.n_train, self.cell.class_ratio
 
     @property
     def describe(self) -> str:
-        """What it is, in words."""
+        """Description of the prior, the size of the training set and the share of class 1."""
         return f"{MEANS[self.prior]}; n = {self.cell.n_train}, {self.cell.class_ratio:g} of class 1"
 
 
@@ -93,10 +93,10 @@ def priors() -> dict[str, Prior]:
 
 
 def configurations(questions: Sequence[int], n_test: int) -> list[Configuration]:
-    """Return the configurations of the questions, in their order.
+    """Build the configurations of the questions, in the order of the questions.
 
-    Some are of two questions: 1b is 2a, 1d is 2d, 2b is 3a and 2e is 3d. Equal cells have equal
-    data.
+    Some configurations belong to two questions: 1b is 2a, 1d is 2d, 2b is 3a and 2e is 3d. Equal
+    cells have equal data.
     """
     known = priors()
     return [

@@ -1,4 +1,4 @@
-"""Which conclusions of the thesis the figures of the synthetic study bear out."""
+"""Check the conclusions of the thesis against the figures of the synthetic study."""
 
 from __future__ import annotations
 
@@ -11,30 +11,32 @@ from benchmarks.studies._synthetic_cells import INFORMED, TEN, UNINFORMED
 
 _TITLES = {"log_loss": "log loss", "ece": "ECE"}
 _BOTH = tuple(_TITLES)
-#: Differences of mean log loss that count as none, in nats.
+#: Differences of mean log loss up to this many nats count as equal.
 _CLOSE = 1e-3
 
 
-class Place(NamedTuple):
-    """Where a claim is checked: the ten methods in one configuration, by one metric."""
+class MethodResults(NamedTuple):
+    """Results of the ten methods in one configuration by one metric, to check a claim on."""
 
     ranking: Ranking
     means: Mapping[str, float]
 
 
-#: Says whether the claim holds there, and by which figures.
-Check = Callable[[Place], tuple[bool, str]]
+#: Checks a claim on results: returns whether it holds, and the figures as text.
+Check = Callable[[MethodResults], tuple[bool, str]]
 
 
 class Claim(NamedTuple):
-    """A sentence of the thesis, in our words.
+    """A conclusion of the thesis.
 
     Attributes
     ----------
     words : str
+        The conclusion, paraphrased.
     where : tuple of str
-        Configurations.
+        Configurations in which it is checked.
     metrics : tuple of str
+        Metrics by which it is checked.
     check : callable
     """
 
@@ -45,27 +47,27 @@ class Claim(NamedTuple):
 
 
 def _best_of(method: str, among: Sequence[str], significant: bool = False) -> Check:
-    """Claim that a method ranks before some others."""
+    """Claim that a method ranks before others; optionally, significantly before each of them."""
 
-    def check(place: Place) -> tuple[bool, str]:
-        ranking = place.ranking
+    def check(results: MethodResults) -> tuple[bool, str]:
+        ranking = results.ranking
         others = [other for other in among if other != method]
         rival = min(others, key=ranking.rank)
         ahead = ranking.rank(method) < ranking.rank(rival)
-        said = (
+        figures = (
             f"{method} {ranking.rank(method):.2f}, {rival} {ranking.rank(rival):.2f}, "
             f"{p_text(ranking.p(method, rival))}"
         )
         if significant:
             ahead = all(ranking.beats(method, other) for other in others)
-        return ahead, said
+        return ahead, figures
 
     return check
 
 
-def _informed_first(place: Place) -> tuple[bool, str]:
-    """Claim that the methods that know the prior beat all that do not."""
-    ranking = place.ranking
+def _informed_first(results: MethodResults) -> tuple[bool, str]:
+    """Claim that each method that knows the prior significantly beats each one that does not."""
+    ranking = results.ranking
     last, best = max(INFORMED, key=ranking.rank), min(UNINFORMED, key=ranking.rank)
     holds = all(ranking.beats(one, other) for one in INFORMED for other in UNINFORMED)
     return holds, (
@@ -75,52 +77,53 @@ def _informed_first(place: Place) -> tuple[bool, str]:
 
 
 def _last(method: str) -> Check:
-    """Claim that a method has the worst rank of those that do not know the prior."""
+    """Claim that a method has the worst rank of the methods that do not know the prior."""
 
-    def check(place: Place) -> tuple[bool, str]:
-        worst = max(UNINFORMED, key=place.ranking.rank)
-        ranks = sorted((place.ranking.rank(m), m) for m in UNINFORMED)
+    def check(results: MethodResults) -> tuple[bool, str]:
+        worst = max(UNINFORMED, key=results.ranking.rank)
+        ranks = sorted((results.ranking.rank(m), m) for m in UNINFORMED)
         number = 1 + [m for _, m in ranks].index(method)
-        said = f"{method} is number {number} of 7, {worst} the last"
-        return worst == method, said
+        figures = f"{method} is number {number} of 7, {worst} the last"
+        return worst == method, figures
 
     return check
 
 
 def _lowest_mean(method: str) -> Check:
-    """Claim that a method has the lowest mean of those that do not know the prior."""
+    """Claim that a method has the lowest mean of the methods that do not know the prior."""
 
-    def check(place: Place) -> tuple[bool, str]:
-        best = min(UNINFORMED, key=lambda m: place.means[m])
-        said = f"{method} {place.means[method]:.4f}, {best} {place.means[best]:.4f}"
-        return best == method, said
+    def check(results: MethodResults) -> tuple[bool, str]:
+        best = min(UNINFORMED, key=lambda m: results.means[m])
+        figures = f"{method} {results.means[method]:.4f}, {best} {results.means[best]:.4f}"
+        return best == method, figures
 
     return check
 
 
 def _highest_mean(method: str) -> Check:
-    """Claim that a method has the highest mean of all."""
+    """Claim that a method has the highest mean of the ten methods."""
 
-    def check(place: Place) -> tuple[bool, str]:
-        worst = max(TEN, key=lambda m: place.means[m])
-        said = f"{method} {place.means[method]:.4f}, {worst} {place.means[worst]:.4f}"
-        return worst == method, said
+    def check(results: MethodResults) -> tuple[bool, str]:
+        worst = max(TEN, key=lambda m: results.means[m])
+        figures = f"{method} {results.means[method]:.4f}, {worst} {results.means[worst]:.4f}"
+        return worst == method, figures
 
     return check
 
 
-def _close(place: Place) -> tuple[bool, str]:
-    gap = place.means["coeffs"] - place.means["preds"]
+def _close(results: MethodResults) -> tuple[bool, str]:
+    """Claim that "coeffs" and "preds" have nearly equal means."""
+    gap = results.means["coeffs"] - results.means["preds"]
     return abs(gap) <= _CLOSE, f"{gap:+.5f}"
 
 
-def _imbalanced(place: Place) -> tuple[bool, str]:
-    """Claim that both kinds of soft targets beat penalties and the Cauchy prior."""
-    ranking = place.ranking
+def _imbalanced(results: MethodResults) -> tuple[bool, str]:
+    """Claim that both methods with soft targets beat both penalties and the Cauchy prior."""
+    ranking = results.ranking
     others = "L1", "L2", "cauchy_map"
     holds = all(ranking.beats(one, other) for one in ("platt", "ibls") for other in others)
-    said = ", ".join(f"{m} {ranking.rank(m):.2f}" for m in ("platt", "ibls", *others))
-    return holds, said
+    figures = ", ".join(f"{m} {ranking.rank(m):.2f}" for m in ("platt", "ibls", *others))
+    return holds, figures
 
 
 _Q1 = tuple(f"1{letter}" for letter in "abcde")
@@ -154,32 +157,32 @@ CLAIMS = (
 
 
 def conclude(facts: Mapping[str, Any], rankings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return each claim with where it holds and by which figures; those of other methods left out.
+    """Check all claims: return where each holds, and the figures that decide it.
 
-    A claim without results for all ten methods in any of its configurations is not judged.
+    A claim is omitted if none of its configurations has results for all ten methods.
     """
-    found = []
+    conclusions = []
     for claim in CLAIMS:
-        checked = []
+        checks = []
         for name in claim.where:
             for metric in claim.metrics:
-                each = rankings.get(name, {}).get(metric, {}).get("ten")
-                if each is None or set(each.methods) != set(TEN):
+                ranking = rankings.get(name, {}).get(metric, {}).get("ten")
+                if ranking is None or set(ranking.methods) != set(TEN):
                     continue
                 means = {m: facts[name]["metrics"][metric][m]["mean"] for m in TEN}
-                holds, said = claim.check(Place(each, means))
+                holds, figures = claim.check(MethodResults(ranking, means))
                 where = f"{name} {_TITLES[metric]}" if len(claim.metrics) > 1 else name
-                checked.append({"where": where, "holds": holds, "figures": said})
-        if checked:
-            count = sum(each["holds"] for each in checked)
-            verdict = "holds" if count == len(checked) else "fails" if count == 0 else "in part"
-            found.append(
+                checks.append({"where": where, "holds": holds, "figures": figures})
+        if checks:
+            count = sum(check["holds"] for check in checks)
+            verdict = "holds" if count == len(checks) else "fails" if count == 0 else "in part"
+            conclusions.append(
                 {
                     "claim": claim.words,
                     "verdict": verdict,
                     "holds_in": count,
-                    "of": len(checked),
-                    "checks": checked,
+                    "of": len(checks),
+                    "checks": checks,
                 }
             )
-    return found
+    return conclusions

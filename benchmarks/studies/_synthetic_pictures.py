@@ -20,26 +20,37 @@ _SIZE = 5.6, 2.1
 
 
 def draw_ranks(
-    out: Path, question: int, chosen: Sequence[Configuration], values: Mapping[str, Values]
+    out: Path, question: int, selected: Sequence[Configuration], values: Mapping[str, Values]
 ) -> Path | None:
-    """Draw a row of diagrams for each configuration, one for all, and one with ``predictive``.
+    """Draw a row of diagrams for each configuration, one for all, and one with "predictive".
 
-    Returns the path of the picture, or None if fewer than two methods can be ranked.
+    Return the path of the picture, or None if fewer than two methods can be ranked.
     """
     from matplotlib.figure import Figure
 
-    mine = [each for each in chosen if each.question == question]
-    scopes = [(f"({each.letter}) {each.describe}", values[each.name], "ten") for each in mine]
-    every = {m: np.concatenate([values[e.name][m] for e in mine]) for m in values[mine[0].name]}
-    scopes += [("all", every, "ten"), ("all, with predictive", every, "with_predictive")]
-    rows = [(title, {m: own[m] for m in RANKED[name] if m in own}) for title, own, name in scopes]
+    of_question = [
+        configuration for configuration in selected if configuration.question == question
+    ]
+    scopes = [
+        (f"({configuration.letter}) {configuration.describe}", values[configuration.name], "ten")
+        for configuration in of_question
+    ]
+    all_values = {
+        m: np.concatenate([values[e.name][m] for e in of_question])
+        for m in values[of_question[0].name]
+    }
+    scopes += [("all", all_values, "ten"), ("all, with predictive", all_values, "with_predictive")]
+    rows = [
+        (title, {m: by_method[m] for m in RANKED[name] if m in by_method})
+        for title, by_method, name in scopes
+    ]
     if len(rows[0][1]) < 2:
         return None
     figure = Figure(figsize=(2 * _SIZE[0], len(rows) * _SIZE[1]), layout="constrained")
     axes = figure.subplots(len(rows), len(METRICS), squeeze=False)
-    for line, (title, own) in zip(axes, rows, strict=True):
-        for place, (ax, metric) in enumerate(zip(line, METRICS, strict=True)):
-            table = {method: each[:, place] for method, each in own.items()}
+    for row_axes, (title, by_method) in zip(axes, rows, strict=True):
+        for column, (ax, metric) in enumerate(zip(row_axes, METRICS, strict=True)):
+            table = {method: scores[:, column] for method, scores in by_method.items()}
             critical_difference(table, level=LEVEL, ax=ax)
             ax.set_title(f"{title}: {_TITLES[metric]}", fontsize=9)
     path = out / f"figure_{FIGURES[question]}.svg"

@@ -1,4 +1,4 @@
-"""What the synthetic study says of each configuration and question: means, ranks, tests."""
+"""Means, ranks and tests of the synthetic study, by configuration and by question."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from benchmarks.studies._synthetic_cells import (
     priors,
 )
 
-#: Which methods are ranked, by the name of the ranking.
+#: Ranked methods, by the name of the ranking.
 RANKED = {"ten": TEN, "with_predictive": (*TEN, PREDICTIVE)}
 #: Values (data sets, metrics) by method.
 Values = Mapping[str, np.ndarray]
 
 
 def rank(values: Values, methods: Sequence[str], metric: str) -> Ranking | None:
-    """Rank methods over data sets: nothing if fewer than two of them were run."""
-    place = list(METRICS).index(metric)
-    table = {m: values[m][:, place] for m in methods if m in values}
+    """Rank methods over data sets; None if fewer than two of the methods were run."""
+    column = list(METRICS).index(metric)
+    table = {m: values[m][:, column] for m in methods if m in values}
     if len(table) < 2:
         return None
     return ranking(table)
@@ -39,81 +39,94 @@ def rank(values: Values, methods: Sequence[str], metric: str) -> Ranking | None:
 
 @cache
 def floor_of(name: str) -> float:
-    """Return the expected log loss of the true parameters under a prior, by its name."""
+    """Compute the expected log loss of the true parameters under the prior of a given name."""
     return bayes_optimal_log_loss(priors()[name])
 
 
 def describe(
-    chosen: Sequence[Configuration],
+    configurations: Sequence[Configuration],
     values: Mapping[str, Values],
     status: Mapping[str, Values],
 ) -> dict[str, Any]:
-    """Return the facts of each configuration, by its name, as JSON can hold them.
+    """Summarize the results of each configuration, as JSON-compatible values by its name.
 
-    ``values`` hold log loss and ECE (data sets, metrics), and ``status`` how each fit ended (data
-    sets,), by configuration and method.
+    ``values`` contains log loss and ECE (data sets, metrics), and ``status`` the status of each fit
+    (data sets,), both by configuration and method.
     """
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     first: dict[Any, str] = {}
-    for each in chosen:
-        floor = floor_of(each.prior)
-        own, ended = values[each.name], status[each.name]
-        same = first.setdefault(each.data, each.name)
-        found[each.name] = {
-            "question": each.question,
-            "letter": each.letter,
-            "prior": each.prior,
-            "describe": each.describe,
-            "n_train": each.cell.n_train,
-            "class_ratio": each.cell.class_ratio,
-            "data_of": same,
+    for configuration in configurations:
+        floor = floor_of(configuration.prior)
+        by_method, fit_status = values[configuration.name], status[configuration.name]
+        first_name = first.setdefault(configuration.data, configuration.name)
+        facts[configuration.name] = {
+            "question": configuration.question,
+            "letter": configuration.letter,
+            "prior": configuration.prior,
+            "describe": configuration.describe,
+            "n_train": configuration.cell.n_train,
+            "class_ratio": configuration.cell.class_ratio,
+            "data_of": first_name,
             "floor": floor,
             "metrics": {
-                metric: {m: _moments(own[m][:, place]) for m in own}
-                for place, metric in enumerate(METRICS)
+                metric: {m: _moments(by_method[m][:, column]) for m in by_method}
+                for column, metric in enumerate(METRICS)
             },
-            "without_finite_optimum": {m: _share(ended[m], Status.UNBOUNDED) for m in own},
-            "stopped_early": {m: _share(ended[m], Status.LIMIT) for m in own},
-            "published": _published(each, own, floor),
+            "without_finite_optimum": {
+                m: _share(fit_status[m], Status.UNBOUNDED) for m in by_method
+            },
+            "stopped_early": {m: _share(fit_status[m], Status.LIMIT) for m in by_method},
+            "published": _published(configuration, by_method, floor),
         }
-    return found
+    return facts
 
 
-def rankings(chosen: Sequence[Configuration], values: Mapping[str, Values]) -> dict[str, Any]:
-    """Return rankings by scope (a configuration, or "1" for all of question 1), metric and name."""
-    scopes: dict[str, Values] = {each.name: values[each.name] for each in chosen}
-    for question in dict.fromkeys(each.question for each in chosen):
-        own = [values[each.name] for each in chosen if each.question == question]
-        scopes[str(question)] = {m: np.concatenate([v[m] for v in own]) for m in own[0]}
-    found: dict[str, Any] = {}
-    for scope, own in scopes.items():
-        found[scope] = {}
+def rankings(
+    configurations: Sequence[Configuration], values: Mapping[str, Values]
+) -> dict[str, Any]:
+    """Rank methods by scope, metric and name of the ranking.
+
+    A scope is a configuration, or a question, such as "1", with all its configurations.
+    """
+    scopes: dict[str, Values] = {
+        configuration.name: values[configuration.name] for configuration in configurations
+    }
+    for question in dict.fromkeys(configuration.question for configuration in configurations):
+        members = [
+            values[configuration.name]
+            for configuration in configurations
+            if configuration.question == question
+        ]
+        scopes[str(question)] = {m: np.concatenate([v[m] for v in members]) for m in members[0]}
+    result: dict[str, Any] = {}
+    for scope, members in scopes.items():
+        result[scope] = {}
         for metric in METRICS:
-            ranked = {name: rank(own, methods, metric) for name, methods in RANKED.items()}
-            found[scope][metric] = {name: each for name, each in ranked.items() if each}
-    return found
+            ranked = {name: rank(members, methods, metric) for name, methods in RANKED.items()}
+            result[scope][metric] = {name: value for name, value in ranked.items() if value}
+    return result
 
 
-def pair_rows(ranked: Mapping[str, Any]) -> list[list[Any]]:
-    """Return scope, metric, ranking, better and worse method, their ranks and p-value of pairs."""
+def pair_rows(by_scope: Mapping[str, Any]) -> list[list[Any]]:
+    """List all pairs: scope, metric, ranking, better and worse method, their ranks, p-value."""
     return [
         [scope, metric, name, *pair]
-        for scope, metrics in ranked.items()
-        for metric, some in metrics.items()
-        for name, each in some.items()
-        for pair in _pairs(each)
+        for scope, metrics in by_scope.items()
+        for metric, by_ranking in metrics.items()
+        for name, result in by_ranking.items()
+        for pair in _pairs(result)
     ]
 
 
-def _pairs(each: Ranking) -> list[list[Any]]:
-    count = len(each.methods)
+def _pairs(ranking: Ranking) -> list[list[Any]]:
+    count = len(ranking.methods)
     return [
         [
-            each.methods[i],
-            each.methods[j],
-            float(each.ranks[i]),
-            float(each.ranks[j]),
-            float(each.adjusted[i, j]),
+            ranking.methods[i],
+            ranking.methods[j],
+            float(ranking.ranks[i]),
+            float(ranking.ranks[j]),
+            float(ranking.adjusted[i, j]),
         ]
         for i in range(count)
         for j in range(i + 1, count)
@@ -130,21 +143,23 @@ def _moments(values: np.ndarray) -> dict[str, float]:
     }
 
 
-def _share(status: np.ndarray, which: Status) -> float:
-    return float(np.mean(status == int(which)))
+def _share(status: np.ndarray, outcome: Status) -> float:
+    return float(np.mean(status == int(outcome)))
 
 
-def _published(each: Configuration, own: Values, floor: float) -> dict[str, Any]:
-    """Return published figures by metric and method; infinite ones as None."""
-    deviation = float(own[OPTIMAL][:, 0].std(ddof=1)) if OPTIMAL in own else 0.0
+def _published(configuration: Configuration, values: Values, floor: float) -> dict[str, Any]:
+    """Look up published figures by metric and method; None stands for infinite values."""
+    deviation = float(values[OPTIMAL][:, 0].std(ddof=1)) if OPTIMAL in values else 0.0
     return {
         metric: {
             method: {
-                "mean": known.mean if math.isfinite(known.mean) else None,
-                "deviation": known.deviation if math.isfinite(known.deviation) else None,
-                "impossible": metric == "log_loss" and impossible(known.mean, floor, deviation),
+                "mean": figure.mean if math.isfinite(figure.mean) else None,
+                "deviation": figure.deviation if math.isfinite(figure.deviation) else None,
+                "impossible": metric == "log_loss" and impossible(figure.mean, floor, deviation),
             }
-            for method, known in published_of(each.question, each.letter, metric).items()
+            for method, figure in published_of(
+                configuration.question, configuration.letter, metric
+            ).items()
         }
         for metric in METRICS
     }

@@ -1,16 +1,17 @@
-"""Naive Bayes on the Adult census data, calibrated, beside figures published for it.
+"""Calibrate naive Bayes on the Adult census data, and compare with the published figures.
 
 B. Lucena trains "a Naive Bayes model using the variables work-class, education-num, marital-status,
-relationship, race, and sex" and prints the log loss of six probabilities on the 16,281 test rows.
-Which model of naive Bayes, and how the variables enter it, he does not say, nor how large the part
-of the training rows is that calibrates. So both are looked at here:
+relationship, race, and sex" and prints the log loss of six kinds of probabilities on the 16,281
+test rows. The paper states neither the model of naive Bayes and the encoding of the variables, nor
+the number of calibration rows. This study explores both:
 
-- Several encodings are tried on the uncalibrated figure alone, .7448. Bernoulli naive Bayes on one
-  column for each value of each variable comes closest; the calibrators play no part in that choice.
-- Calibrators are fitted by 5-fold cross-validation of all training rows, and on a quarter of them
-  held out, as in his example before, five times at random.
-- The splines choose their strength by cross-validation. Beside that stands a strength of .002, read
-  off the published figures: it alone explains both.
+- Several encodings are compared by the uncalibrated log loss alone, which is 0.7448 in the paper.
+  Bernoulli naive Bayes on one column for each value of each variable comes closest. Calibrators
+  play no part in that choice.
+- Calibrators are fitted by 5-fold cross-validation of all training rows, and on a random held-out
+  quarter of the training rows, five times, as in an earlier example of the paper.
+- The splines choose their strength by cross-validation. They are also fitted with a strength of
+  0.002, inferred from the published figures: no other explains the figures of both splines.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ from benchmarks.studies.store import Progress, Results, counted
 
 __all__ = ["CALIBRATORS", "ENCODINGS", "MODEL", "VARIABLES", "load", "run"]
 
-# Where the variables stand in the files, which have no header; the label is last.
+# Columns of the variables in the files, which have no header; the label is the last column.
 _COLUMNS = (1, 4, 5, 7, 8, 9)
-_BENEATH = Path("tabular", "more")
+_SUBFOLDER = Path("tabular", "more")
 _HELD_OUT, _SPLITS = 0.25, 5
 
 
@@ -60,8 +61,8 @@ CALIBRATORS: dict[str, tuple[Callable[[], Any], float | None]] = {
     "centered isotonic": (CenteredIsotonic, None),
     "Venn-Abers": (VennAbers, None),
 }
-# The two splines in four ways: both penalties with the default rule, the strength that explains the
-# published figures, and the one chosen as published.
+# Four variants of both splines: each penalty with the default rule, the strength that explains the
+# published figures, and the strength chosen by the published rule.
 for _name, _rescale, _loss in (
     ("spline", None, 0.4032),
     ("compact spline", "compact_logit", 0.3934),
@@ -94,18 +95,18 @@ def load(data: str | Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
     ----------
     data : path
         Folder with ``adult_train`` and ``adult_test``, each .csv or .csv.gz without a header, or a
-        folder with such a folder ``tabular/more``.
+        folder that contains such a folder as ``tabular/more``.
 
     Returns
     -------
     x, y, test_x, test_y : arrays of shape (n, 6), (n,), (m, 6) and (m,)
-        Codes of the values in sorted order, ``education-num`` from 0 on, "?" a value like others;
-        and 1 where the income is above 50K.
+        Codes of the values in sorted order (numeric order for ``education-num``), counted from 0;
+        "?" is treated as a value. Labels are 1 if the income is above 50K, otherwise 0.
 
     Raises
     ------
     ValueError
-        If a file is missing, cannot be read, or holds something else.
+        If a file is missing, cannot be read, or has different content.
 
     Examples
     --------
@@ -127,12 +128,12 @@ def load(data: str | Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
 
 
 def _read(data: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the cells (n, 6) of the variables, and labels (n,)."""
+    """Read the cells (n, 6) of the variables, and labels (n,)."""
     names = [f"adult_{part}{suffix}" for suffix in (".csv", ".csv.gz")]
-    places = [folder / name for folder in (data, data / _BENEATH) for name in names]
-    path = next((place for place in places if place.is_file()), None)
+    candidates = [folder / name for folder in (data, data / _SUBFOLDER) for name in names]
+    path = next((candidate for candidate in candidates if candidate.is_file()), None)
     if path is None:
-        raise ValueError(f"{data} must hold {names[0]} or .csv.gz, as must {_BENEATH} in it")
+        raise ValueError(f"{data} must hold {names[0]} or .csv.gz, as must {_SUBFOLDER} in it")
     rows = read_rows(path)
     income = [row[-1].rstrip(".") for row in rows]
     if not rows or {len(row) for row in rows} != {15} or set(income) != {"<=50K", ">50K"}:
@@ -152,41 +153,42 @@ def run(
     about: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Try the encodings, fit the calibrators, and compare with the published log losses.
+    """Compare the encodings, fit the calibrators, and compare with the published log losses.
 
     Parameters
     ----------
     data : path
-        As for :func:`load`.
+        Folder as for :func:`load`.
     out : path, optional
-        Folder to write ``adult.json`` to, made if it is missing.
+        Folder for ``adult.json``, created if it is missing.
     about : mapping of str to str, optional
-        Versions and the like, written with the results.
+        Versions and similar facts, written with the results.
     progress : callable, optional
-        Called with the name of a step, the number of steps done and that of all, before each step
-        and at the end.
+        Called with the name of a step, the number of finished steps and the total number of steps,
+        before each step and at the end.
 
     Returns
     -------
     dict
         ``encodings``: uncalibrated log losses. ``methods``, by name: log losses on the test rows
-        when calibrated by cross-validation (``cross_validated``) and on rows held out
-        (``held_out``, a list), the ``published`` one, and for each how many test rows were said to
-        be impossible (``impossible``, ``impossible_held_out``). ``claims`` and
+        after calibration by cross-validation (``cross_validated``) and on held-out rows
+        (``held_out``, a list), the ``published`` log loss, and the numbers of test rows whose label
+        had probability zero (``impossible``, ``impossible_held_out``). ``claims`` and
         ``cross_validation``: differences of methods, their standard errors over test rows, and
-        what they say. ``remarks``: sentences on where published figures differ.
+        verdicts. ``remarks``: sentences on differences from published figures.
 
     Raises
     ------
     ValueError
-        As :func:`load`.
+        If :func:`load` raises it.
     OSError
         If results cannot be written.
 
     Notes
     -----
     Log losses are those of :func:`bayescal.metrics.log_loss`: probabilities of 0 and 1 are clipped
-    at 2.2e-16, so each impossible row costs 36.04, or .0022 of the mean over 16,281 rows.
+    at 2.2e-16. So each test row whose label has probability zero costs 36.04, or 0.0022 of the mean
+    over 16,281 rows.
 
     References
     ----------
@@ -198,49 +200,49 @@ def run(
     0.3934
     """
     x, y, test_x, test_y = load(data)
-    kept = None if out is None else Results("adult", out, about)
+    store = None if out is None else Results("adult", out, about)
     steps = counted((*ENCODINGS, *CALIBRATORS), str, progress)
     encodings = {}
     for name, make in ENCODINGS.items():
         next(steps)
         encodings[name] = metrics.log_loss(_proba(make().fit(x, y), test_x), test_y)
-    chosen = min(encodings, key=lambda name: abs(encodings[name] - _UNCALIBRATED))
+    closest = min(encodings, key=lambda name: abs(encodings[name] - _UNCALIBRATED))
     make_model = ENCODINGS[MODEL]
     parts = [
         split_rows(y, np.arange(len(y)), _HELD_OUT, np.random.default_rng(seed))
         for seed in range(_SPLITS)
     ]
     frozen = [FrozenEstimator(make_model().fit(x[fit], y[fit])) for fit, _ in parts]
-    plain = _proba(make_model().fit(x, y), test_x)
-    others = [_proba(model, test_x) for model in frozen]
-    methods = {"uncalibrated": _facts(plain, others, test_y, _UNCALIBRATED)}
-    losses = {"uncalibrated": _losses(plain, others, test_y)}
+    uncalibrated = _proba(make_model().fit(x, y), test_x)
+    uncalibrated_held_out = [_proba(model, test_x) for model in frozen]
+    methods = {"uncalibrated": _facts(uncalibrated, uncalibrated_held_out, test_y, _UNCALIBRATED)}
+    losses = {"uncalibrated": _losses(uncalibrated, uncalibrated_held_out, test_y)}
     for name, (make, published) in CALIBRATORS.items():
         next(steps)
-        crossed = CalibratedClassifier(make_model(), make(), cv=5).fit(x, y)
-        held = [
+        cross_validated = CalibratedClassifier(make_model(), make(), cv=5).fit(x, y)
+        held_out = [
             CalibratedClassifier(model, make()).fit(x[rows], y[rows])
             for model, (_, rows) in zip(frozen, parts, strict=True)
         ]
-        probs = _proba(crossed, test_x), [_proba(model, test_x) for model in held]
+        probs = _proba(cross_validated, test_x), [_proba(model, test_x) for model in held_out]
         methods[name] = _facts(*probs, test_y, published)
         losses[name] = _losses(*probs, test_y)
     next(steps, None)
-    found = {
+    result = {
         "about": dict(about or {}),
         "rows": {"train": len(y), "test": len(test_y)},
         "held_out_share": _HELD_OUT,
         "encodings": encodings,
-        "closest_encoding": chosen,
+        "closest_encoding": closest,
         "methods": methods,
         **judge(
-            {name: own for name, (own, _) in losses.items()},
-            {name: own for name, (_, own) in losses.items()},
+            {name: crossed for name, (crossed, _) in losses.items()},
+            {name: held for name, (_, held) in losses.items()},
             {name: facts["published"] for name, facts in methods.items()},
         ),
     }
-    found["remarks"] = _remarks(found)
-    return found if kept is None else kept.summary("adult", found)
+    result["remarks"] = _remarks(result)
+    return result if store is None else store.summary("adult", result)
 
 
 def _proba(model: Any, x: np.ndarray) -> np.ndarray:
@@ -248,45 +250,48 @@ def _proba(model: Any, x: np.ndarray) -> np.ndarray:
 
 
 def _facts(
-    crossed: np.ndarray, held: list[np.ndarray], y: np.ndarray, published: float | None
+    cross_validated: np.ndarray, held_out: list[np.ndarray], y: np.ndarray, published: float | None
 ) -> dict[str, Any]:
-    """Return log losses and how often the impossible happened."""
+    """Compute log losses, and count the test rows whose label has probability zero."""
     return {
-        "cross_validated": metrics.log_loss(crossed, y),
-        "held_out": [metrics.log_loss(probs, y) for probs in held],
+        "cross_validated": metrics.log_loss(cross_validated, y),
+        "held_out": [metrics.log_loss(probs, y) for probs in held_out],
         "published": published,
-        "impossible": int(np.sum(crossed == 1 - y)),
-        "impossible_held_out": [int(np.sum(probs == 1 - y)) for probs in held],
+        "impossible": int(np.sum(cross_validated == 1 - y)),
+        "impossible_held_out": [int(np.sum(probs == 1 - y)) for probs in held_out],
     }
 
 
 def _losses(
-    crossed: np.ndarray, held: list[np.ndarray], y: np.ndarray
+    cross_validated: np.ndarray, held_out: list[np.ndarray], y: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the losses (m,) and (splits, m) of test rows, clipped as in the means."""
+    """Compute the losses (m,) and (splits, m) of test rows, clipped as in the mean losses."""
     eps = float(np.finfo(float).eps)
-    every = [row_losses(np.stack([1 - p, p], axis=1), y, eps) for p in (crossed, *held)]
-    return every[0], np.stack(every[1:])
+    losses = [
+        row_losses(np.stack([1 - p, p], axis=1), y, eps) for p in (cross_validated, *held_out)
+    ]
+    return losses[0], np.stack(losses[1:])
 
 
-def _remarks(found: dict[str, Any]) -> list[str]:
-    """Say where ours and the published figures part, and why."""
-    methods, rows = found["methods"], found["rows"]["test"]
-    plain, isotonic = methods["uncalibrated"]["held_out"], methods["isotonic"]
+def _remarks(result: dict[str, Any]) -> list[str]:
+    """Explain in sentences why our figures differ from the published ones."""
+    methods, rows = result["methods"], result["rows"]["test"]
+    uncalibrated, isotonic = methods["uncalibrated"]["held_out"], methods["isotonic"]
     cost = -np.log(np.finfo(float).eps)
-    counts, few = isotonic["impossible_held_out"], isotonic["impossible"]
-    bare = isotonic["cross_validated"] - few * cost / rows
-    equal = (isotonic["published"] - bare) * rows / cost
+    counts, count_5_folds = isotonic["impossible_held_out"], isotonic["impossible"]
+    loss_without = isotonic["cross_validated"] - count_5_folds * cost / rows
+    implied_count = (isotonic["published"] - loss_without) * rows / cost
     log_odds = methods["logistic, of log odds"]["cross_validated"]
     return [
-        f"Uncalibrated: which naive Bayes it was is not published; of {len(found['encodings'])} "
-        f"tried, {found['closest_encoding']!r} comes closest. Trained on {1 - _HELD_OUT:.0%} of "
-        f"the rows it gives {min(plain):.4f} to {max(plain):.4f}.",
+        f"Uncalibrated: which naive Bayes it was is not published; of {len(result['encodings'])} "
+        f"tried, {result['closest_encoding']!r} comes closest. Trained on {1 - _HELD_OUT:.0%} of "
+        f"the rows it gives {min(uncalibrated):.4f} to {max(uncalibrated):.4f}.",
         "Platt: of probabilities, as if they were scores of any scale. That this figure agrees too "
         f"supports the model. In the log odds the same curve reaches {log_odds:.4f}.",
         f"Isotonic: a row said to be impossible costs {cost:.2f} / {rows:,} = {cost / rows:.4f}. "
-        f"Held out there are {min(counts)} to {max(counts)} of them, by 5 folds {few}. Without, 5 "
-        f"folds would give {bare:.4f}; the published loss is that and {equal:.1f} such rows.",
+        f"Held out there are {min(counts)} to {max(counts)} of them, by 5 folds {count_5_folds}. "
+        f"Without, 5 folds would give {loss_without:.4f}; the published loss is that and "
+        f"{implied_count:.1f} such rows.",
         "Splines: both published figures are those of one fixed strength, .002 (C = 500 in "
         "scikit-learn). Chosen by cross-validation it is weaker by far, and the losses are lower.",
     ]

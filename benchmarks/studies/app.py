@@ -63,14 +63,14 @@ def _run_real(
         list[str] | None, typer.Option(help="Only this method; may be given several times.")
     ] = None,
 ) -> None:
-    """Smoothed and regularized logistic regression, on scores of a linear SVM and on all features.
+    """Fit smoothed and regularized logistic regression to SVM scores and to all features.
 
-    What is finished is kept: a run that was killed goes on where it stopped.
+    Finished parts are kept: an interrupted run resumes where it stopped.
     """
     with running() as progress:
         from benchmarks.studies import real
 
-        found = real.run(
+        result = real.run(
             data,
             out,
             splits=splits,
@@ -80,12 +80,12 @@ def _run_real(
             progress=progress,
         )
     console = make_console()
-    for experiment, facts in found["experiments"].items():
+    for experiment, facts in result["experiments"].items():
         if facts:
-            _show_experiment(console, experiment, facts, found)
-    if found["conclusions"]:
+            _show_experiment(console, experiment, facts, result)
+    if result["conclusions"]:
         headings = ("claim", "experiment", "metric", "verdict", "figures")
-        rows = [tuple(claim[key] for key in headings) for claim in found["conclusions"]]
+        rows = [tuple(claim[key] for key in headings) for claim in result["conclusions"]]
         show_table(console, "Claims of the source", headings, rows, words=5)
     say(console, f"results: {out / 'results.csv'}, {out / 'summary.json'}")
 
@@ -99,10 +99,10 @@ def _run_adult(
     with running() as progress:
         from benchmarks.studies import adult
 
-        found = adult.run(data, out, about=versions(), progress=progress)
+        result = adult.run(data, out, about=versions(), progress=progress)
     console = make_console()
-    _show_encodings(console, found)
-    _show_calibrators(console, found)
+    _show_encodings(console, result)
+    _show_calibrators(console, result)
     say(console, f"results: {out / 'adult.json'}")
 
 
@@ -118,14 +118,14 @@ def _run_cnn(
     maps: _Maps = None,
     seeds: Annotated[int, typer.Option(help="Number of seeds of maps that are random.")] = 1,
 ) -> None:
-    """Every calibration map of several classes on predictions of networks.
+    """Apply every multi-class calibration map to predictions of networks.
 
-    What is finished is kept: a run that was killed goes on where it stopped.
+    Finished parts are kept: an interrupted run resumes where it stopped.
     """
     with running() as progress:
         from benchmarks.studies import cnn
 
-        found = cnn.run(
+        result = cnn.run(
             data,
             out,
             networks=network,
@@ -135,9 +135,9 @@ def _run_cnn(
             progress=progress,
         )
     console = make_console()
-    for name, facts in found["networks"].items():
-        show_network(console, name, facts, found)
-    say_missing(console, found)
+    for name, facts in result["networks"].items():
+        show_network(console, name, facts, result)
+    say_missing(console, result)
     say(console, f"results: {out / 'cnn.csv'}, {out / 'cnn.json'}")
 
 
@@ -152,18 +152,18 @@ def _run_splines(
     ] = None,
     seeds: Annotated[int, typer.Option(help="Number of seeds of small networks.")] = 5,
 ) -> None:
-    """Splines and clipping on predictions of networks, and while small networks are trained.
+    """Compare splines and clipping on predictions of networks, and while small networks train.
 
-    What is finished is kept: a run that was killed goes on where it stopped.
+    Finished parts are kept: an interrupted run resumes where it stopped.
     """
     with running() as progress:
         from benchmarks.studies import splines
 
-        found = splines.run(
+        result = splines.run(
             data, out, networks=network, seeds=seeds, about=versions(), progress=progress
         )
     console = make_console()
-    for name, facts in found["networks"].items():
+    for name, facts in result["networks"].items():
         show_splines(console, name, facts)
     say(console, f"results: {out / 'splines.json'}")
 
@@ -177,14 +177,14 @@ def _run_simplex(
     test_rows: Annotated[int, typer.Option(help="Rows of the test set.")] = 100_000,
     wave: Annotated[float, typer.Option(help="Amplitude of the wave in the true map.")] = 0.15,
 ) -> None:
-    """Every calibration map of several classes on three classes whose truth is known.
+    """Apply every multi-class calibration map to three classes with known true probabilities.
 
-    What is finished is kept: a run that was killed goes on where it stopped.
+    Finished parts are kept: an interrupted run resumes where it stopped.
     """
     with running() as progress:
         from benchmarks.studies import simplex
 
-        found = simplex.run(
+        result = simplex.run(
             out,
             maps=maps,
             datasets=datasets,
@@ -195,8 +195,8 @@ def _run_simplex(
             progress=progress,
         )
     console = make_console()
-    show_simplex(console, found)
-    say_missing(console, found)
+    show_simplex(console, result)
+    say_missing(console, result)
     say(console, f"results: {out / 'simplex.csv'}, {out / 'simplex.json'}")
 
 
@@ -214,14 +214,14 @@ def _run_multilabel(
         list[str] | None, typer.Option(help="Only this method; may be given several times.")
     ] = None,
 ) -> None:
-    """Binary calibrators of labels that do not exclude each other, one for each label.
+    """Calibrate multi-label data with a binary calibrator for each label.
 
-    What is finished is kept: a run that was killed goes on where it stopped.
+    Finished parts are kept: an interrupted run resumes where it stopped.
     """
     with running() as progress:
         from benchmarks.studies import multilabel
 
-        found = multilabel.run(
+        result = multilabel.run(
             data,
             out,
             splits=splits,
@@ -231,8 +231,8 @@ def _run_multilabel(
             progress=progress,
         )
     console = make_console()
-    for title, facts in found["data"].items():
-        show_labels(console, title, facts, found)
+    for title, facts in result["data"].items():
+        show_labels(console, title, facts, result)
     say(console, f"results: {out / 'multilabel.csv'}, {out / 'multilabel.json'}")
 
 
@@ -243,29 +243,31 @@ def _run_valk(
     seeds: Annotated[int, typer.Option(help="Number of seeds of maps that are random.")] = 3,
     sets: Annotated[int, typer.Option(help="Folds and data sets to compare borders on.")] = 5,
 ) -> None:
-    """One network with the options of a thesis's code, to explain its figures."""
+    """Calibrate one network with the options of a thesis's code, to explain its figures."""
     with running() as progress:
         from benchmarks.studies import valk
 
-        found = valk.run(data, out, seeds=seeds, sets=sets, about=versions(), progress=progress)
+        result = valk.run(data, out, seeds=seeds, sets=sets, about=versions(), progress=progress)
     console = make_console()
-    keys = list(found["maps"]["temperature"])
-    rows = [(name, *(f"{own[key]:.5f}" for key in keys)) for name, own in found["maps"].items()]
+    keys = list(result["maps"]["temperature"])
+    rows = [
+        (name, *(f"{values[key]:.5f}" for key in keys)) for name, values in result["maps"].items()
+    ]
     show_table(console, "as published", ("map", *keys), rows)
     say(console, f"results: {out / 'valk.json'}")
 
 
-def _show_experiment(console: Console, name: str, facts: dict, found: dict) -> None:
-    """Print means over tables beside the published ones, ranks and wins."""
+def _show_experiment(console: Console, name: str, facts: dict, result: dict) -> None:
+    """Print means over tables with the published means, ranks and wins."""
     from benchmarks.studies._summary import KNOWN_TABLES, PUBLISHED_TABLES
 
     title = {"svm": "scores of a linear SVM, calibrated", "multivariate": "all features"}[name]
-    tables = found["tables"]
-    known = len(KNOWN_TABLES & set(tables))
+    tables = result["tables"]
+    num_known = len(KNOWN_TABLES & set(tables))
     caption = (
-        f"means over {len(tables)} tables of means over {found['splits']} splits; published: means "
-        f"over {PUBLISHED_TABLES} tables, {known} of them here. Rank and best: log loss. cauchy is "
-        "the normal approximation of its posterior."
+        f"means over {len(tables)} tables of means over {result['splits']} splits; published: "
+        f"means over {PUBLISHED_TABLES} tables, {num_known} of them here. Rank and best: log loss. "
+        "cauchy is the normal approximation of its posterior."
     )
     headings = ("log loss", "published", "ECE", "published", "Brier", "accuracy", "rank", "best")
     rows = []
@@ -285,38 +287,48 @@ def _published(facts: dict, method: str) -> str:
     return "" if value is None else f"{value:.4f}"
 
 
-def _show_encodings(console: Console, found: dict) -> None:
+def _show_encodings(console: Console, result: dict) -> None:
     rows = [
-        (name + "  <- closest" * (name == found["closest_encoding"]), f"{loss:.4f}")
-        for name, loss in found["encodings"].items()
+        (name + "  <- closest" * (name == result["closest_encoding"]), f"{loss:.4f}")
+        for name, loss in result["encodings"].items()
     ]
     title = "naive Bayes, uncalibrated: published .7448"
     show_table(console, title, ("encoding", "log loss"), rows)
 
 
-def _show_calibrators(console: Console, found: dict) -> None:
-    """Print log losses beside the published ones, and where they part."""
-    held_out = f"{found['held_out_share']:.0%} held out"
+def _show_calibrators(console: Console, result: dict) -> None:
+    """Print log losses with the published ones and their differences."""
+    held_out = f"{result['held_out_share']:.0%} held out"
     headings = ("5 folds", "published", "difference", held_out, "least", "greatest", "impossible")
     rows = []
-    for name, facts in found["methods"].items():
-        loss, published, held = facts["cross_validated"], facts["published"], facts["held_out"]
-        beside = ("", "") if published is None else (f"{published:.4f}", f"{loss - published:+.4f}")
-        spread = (sum(held) / len(held), min(held), max(held))
-        numbers = [f"{value:.4f}" for value in spread]
-        rows.append((name, f"{loss:.4f}", *beside, *numbers, _rows(facts)))
+    for name, facts in result["methods"].items():
+        loss, published, held_out_losses = (
+            facts["cross_validated"],
+            facts["published"],
+            facts["held_out"],
+        )
+        comparison = (
+            ("", "") if published is None else (f"{published:.4f}", f"{loss - published:+.4f}")
+        )
+        summary = (
+            sum(held_out_losses) / len(held_out_losses),
+            min(held_out_losses),
+            max(held_out_losses),
+        )
+        numbers = [f"{value:.4f}" for value in summary]
+        rows.append((name, f"{loss:.4f}", *comparison, *numbers, _impossible_rows(facts)))
     show_table(console, "log loss on the test rows", ("calibrator", *headings), rows)
-    for line in found["remarks"]:
+    for line in result["remarks"]:
         say(console, line)
 
 
-def _rows(facts: dict) -> str:
-    """Say how many test rows were said to be impossible: by cross-validation, and held out."""
-    held = facts["impossible_held_out"]
-    return f"{facts['impossible']}; {min(held)} to {max(held)}"
+def _impossible_rows(facts: dict) -> str:
+    """Format the numbers of test rows with probability zero: cross-validated, and held out."""
+    counts = facts["impossible_held_out"]
+    return f"{facts['impossible']}; {min(counts)} to {max(counts)}"
 
 
 def main() -> None:
-    """Run the study that the command line names, and exit."""
+    """Run the study named on the command line, and exit."""
     with end_interrupted():
         app(prog_name=PROGRAM)

@@ -1,8 +1,9 @@
-"""Calibration maps of several classes on predictions of convolutional networks.
+"""Multi-class calibration maps on predictions of convolutional networks.
 
-Every map is fitted to the validation rows of a network and measured on its test rows. Where there
-are test rows only, half of them of each class calibrate. Maps have their default options; some have
-further ones, and those that correct locally or by decisions are also run after temperature scaling.
+Every map is fitted to the validation rows of a network and measured on its test rows. If a network
+has only test rows, half of the rows of each class are used for calibration. Maps are run with their
+default options, some also in variants with other options. Maps that correct locally or by decisions
+are also run after temperature scaling.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from benchmarks.studies.store import Progress, Results, counted
 
 __all__ = ["METRICS", "evaluate", "run"]
 
-#: What is measured on the test rows; errors are fractions.
+#: Metrics of the test rows; errors are fractions.
 METRICS = tuple(MEASURES)
 
 
@@ -35,41 +36,41 @@ def run(
     about: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    r"""Fit every map to every network, and write what comes out beside what was published.
+    r"""Fit every map to every network, and write the results together with published figures.
 
-    Each network, map and seed is kept in a file of its own under ``out/parts`` as soon as it is
-    finished. What a run finds there it does not compute again. Files that are broken, or of other
-    data, options or ``about``, are done anew.
+    The results of each network, map and seed are written to a separate file under ``out/parts`` as
+    soon as they are finished, and later runs reuse them. Files that are broken, or that are from
+    different data, options or a different ``about``, are computed again.
 
     Parameters
     ----------
     data : path
         Folder of .npz files with ``logits_test`` or ``probs_test`` (m, k) and ``y_test`` (m,), and
-        to calibrate on ``logits_val`` or ``probs_val`` (n, k) and ``y_val`` (n,); or a folder with
-        such a folder ``predictions``. Other .npz files are passed over.
+        optionally calibration rows ``logits_val`` or ``probs_val`` (n, k) and ``y_val`` (n,); or a
+        folder that contains such a folder as ``predictions``. Other .npz files are ignored.
     out : path
-        Folder for the results, made if it is missing: ``cnn.csv`` with a row for each network, map
-        and seed; ``cnn.json``; and ``parts``.
+        Folder for the results, created if it is missing: ``cnn.csv`` with a row for each network,
+        map and seed; ``cnn.json``; and ``parts``.
     networks : sequence of str, optional
-        Names of networks, which are those of their files; by default all.
+        Names of networks, which are the stems of their files; by default all.
     maps : sequence of str, optional
-        By default all. "uncalibrated", names of registered maps, variants such as "matrix_odir",
-        and "temperature+knn" and the like.
+        By default all: "uncalibrated", names of registered maps, variants such as "matrix_odir",
+        and compositions such as "temperature+knn".
     seeds : int
-        Maps that use random numbers are fitted with seeds 0, 1, ...
+        Number of fits of each random map; their seeds are 0, 1, ...
     about : mapping of str to str, optional
-        Versions and the like that results depend on; written to the summary.
+        Versions and similar facts that results depend on; written to the summary.
     progress : callable, optional
-        Called with network and map, the number of parts done and that of all parts, before
-        each part and at the end.
+        Called with network and map, the number of finished parts and the total number of parts,
+        before each part and at the end.
 
     Returns
     -------
     dict
-        The content of ``cnn.json``. By network: numbers of rows and classes, where the calibration
-        rows are from; by map the metrics, as means over seeds, with their ``spread`` (least and
-        greatest) if there are several, ``status`` of the fit and seconds; ``published`` figures
-        beside ours, and ``remarks`` on them.
+        The content of ``cnn.json``. ``networks`` contains, by network: numbers of rows and classes,
+        and the source of the calibration rows; by map the metrics (means over seeds, with their
+        ``spread``, the smallest and largest value, if there are several), ``status`` of the fit and
+        seconds; ``published`` figures with ours, and ``remarks`` on them.
 
     Raises
     ------
@@ -80,10 +81,11 @@ def run(
 
     Notes
     -----
-    Metrics are accuracy; the error of the confidence in 15 bins of equal width, of equal mass, and
-    in 25 of equal width; its class-wise mean in 15 bins of both kinds; the Brier score, summed over
-    classes; the log loss, clipped at 1e-15; and the average loss gap of 500 random losses of two
-    decisions. Seconds include compiling where a map uses JAX.
+    Metrics are accuracy; the calibration error of the confidence in 15 bins of equal width, in 15
+    bins of equal mass, and in 25 bins of equal width; the class-wise calibration error in 15 bins
+    of both kinds; the Brier score, summed over classes; the log loss, clipped at 1e-15; and the
+    average loss gap of 500 random losses of two decisions. Seconds include compilation if a map
+    uses JAX.
 
     References
     ----------
@@ -100,11 +102,11 @@ def run(
     >>> parts = {"logits_val": z[:100], "y_val": y[:100]}
     >>> parts |= {"logits_test": z[100:], "y_test": y[100:]}
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     place = pathlib.Path(folder)
-    ...     np.savez(place / "net.npz", **parts)
-    ...     found = run(place, place / "out", maps=["uncalibrated", "temperature"])
+    ...     path = pathlib.Path(folder)
+    ...     np.savez(path / "net.npz", **parts)
+    ...     result = run(path, path / "out", maps=["uncalibrated", "temperature"])
     >>> losses = {
-    ...     name: facts["log_loss"] for name, facts in found["networks"]["net"]["maps"].items()
+    ...     name: facts["log_loss"] for name, facts in result["networks"]["net"]["maps"].items()
     ... }
     >>> losses["temperature"] < losses["uncalibrated"]
     True
@@ -113,15 +115,15 @@ def run(
         raise ValueError(f"seeds must be at least 1, got {seeds}")
     methods, missing = find_methods(maps)
     paths = find_networks(Path(data), networks)
-    kept = Results("cnn", out, about)
+    store = Results("cnn", out, about)
     runs = [(name, m, seed) for name in paths for m in methods for seed in m.seeds(seeds)]
     rows, answers = [], {}
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     network = None
     for name, method, seed in counted(runs, lambda run: f"{run[0]}: {run[1].name}", progress):
         if network is None or network.name != name:
             network = read_network(name, paths[name])
-            found[name] = {
+            results[name] = {
                 "rows": {"calibration": len(network.y), "test": len(network.test_y)},
                 "classes": network.scores.shape[1],
                 "split": network.split,
@@ -133,7 +135,7 @@ def run(
             "data": network.digest,
         }
         task = network.scores, network.y, network.test_scores, network.test_y, method.name
-        answer = kept.part(
+        answer = store.part(
             f"cnn-{name}-{method.name}-{seed}",
             question,
             lambda old, task=task, seed=seed, inputs=network.inputs: (
@@ -142,12 +144,12 @@ def run(
         )
         rows.append([name, method.name, seed, *(answer[key] for key in (*METRICS, *FACTS))])
         answers.setdefault((name, method.name), []).append(answer)
-    for name, facts in found.items():
+    for name, facts in results.items():
         facts["maps"] = {m.name: over_runs(answers[name, m.name], METRICS) for m in methods}
         facts["published"] = beside(published_figures(name, Path(data)), facts["maps"])
-    kept.table("cnn", ("network", "map", "seed", *METRICS, *FACTS), rows)
-    summary = {"eps": EPS, "seeds": seeds, "not_registered": missing, "networks": found}
-    return kept.summary("cnn", summary)
+    store.table("cnn", ("network", "map", "seed", *METRICS, *FACTS), rows)
+    summary = {"eps": EPS, "seeds": seeds, "not_registered": missing, "networks": results}
+    return store.summary("cnn", summary)
 
 
 def evaluate(
@@ -160,7 +162,7 @@ def evaluate(
     inputs: str = "logits",
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Return the metrics of one map on one network.
+    """Fit one map to one network, and compute its metrics.
 
     Parameters
     ----------
@@ -168,31 +170,31 @@ def evaluate(
     y, test_y : arrays of shape (n,) and (m,)
         Labels in {0, ..., k - 1}.
     method : str
-        As in :func:`run`.
+        The name of a map, as in :func:`run`.
     inputs : {"logits", "probs"}
     seed : int
 
     Returns
     -------
     dict
-        By metric; ``status`` of the fit, ``fit_seconds`` and ``predict_seconds``.
+        The metrics, ``status`` of the fit, ``fit_seconds`` and ``predict_seconds``.
 
     Raises
     ------
     ValueError
-        For an unknown map.
+        If the map is unknown.
 
     Examples
     --------
     >>> import numpy as np
     >>> z = np.eye(3)[[0, 1, 2, 0, 1, 2]] * 4
     >>> y = np.array([0, 1, 2, 0, 1, 0])
-    >>> found = evaluate(z, y, z, y, "temperature")
-    >>> found["status"], round(found["accuracy"], 2), round(found["ece"], 2)
+    >>> result = evaluate(z, y, z, y, "temperature")
+    >>> result["status"], round(result["accuracy"], 2), round(result["ece"], 2)
     ('converged', 0.83, 0.0)
     """
-    (chosen,), _ = find_methods([method])
-    outcome = run_method(chosen, scores, y, test_scores, inputs, seed)  # type: ignore[arg-type]
+    (selected,), _ = find_methods([method])
+    outcome = run_method(selected, scores, y, test_scores, inputs, seed)  # type: ignore[arg-type]
     return {
         **{name: measure(outcome.probs, test_y) for name, measure in MEASURES.items()},
         **outcome.facts(),

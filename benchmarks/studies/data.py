@@ -1,4 +1,4 @@
-"""Where studies find their data: names, files in folders, arrays, and what tells data apart."""
+"""Find and read the data of studies: names, files in folders, arrays, and hashes of data."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 
 
 def choose(names: Sequence[str] | None, known: Iterable[str], what: str) -> list[str]:
-    """Return the names that are asked for, all if none are, in the order of the known ones."""
-    every = list(known)
+    """Select the requested names, by default all, in the order of the known names."""
+    known_names = list(known)
     for name in names or ():
-        if name not in every:
-            raise ValueError(f"no {what} named {name!r}; there are {', '.join(every)}")
-    return [name for name in every if not names or name in names]
+        if name not in known_names:
+            raise ValueError(f"no {what} named {name!r}; there are {', '.join(known_names)}")
+    return [name for name in known_names if not names or name in names]
 
 
 def find_files(
@@ -26,24 +26,24 @@ def find_files(
     expected: str,
     wanted: Callable[[Path], bool] = lambda path: True,
 ) -> list[Path]:
-    """Return the files in ``folder``, or else in the folder ``beneath`` it."""
+    """Find files in ``folder``, or if there are none, in its subfolder ``beneath``."""
     folder = check_folder(folder)
-    for place in (folder, folder / beneath):
-        found = [path for path in sorted(place.glob(pattern)) if wanted(path)]
-        if found:
-            return found
+    for directory in (folder, folder / beneath):
+        paths = [path for path in sorted(directory.glob(pattern)) if wanted(path)]
+        if paths:
+            return paths
     raise ValueError(f"{folder} must hold {expected}; none there nor in {beneath}")
 
 
 def check_folder(folder: str | Path) -> Path:
-    """Return a folder that is there."""
+    """Check that a folder exists, and return its path."""
     if not Path(folder).is_dir():
         raise ValueError(f"{folder} is not a folder")
     return Path(folder)
 
 
 def array_names(path: Path) -> set[str] | None:
-    """Return the names of the arrays of an .npz file, None if it cannot be read."""
+    """Read the names of the arrays of an .npz file; None if it cannot be read."""
     try:
         with zipfile.ZipFile(path) as archive:
             return {name.removesuffix(".npy") for name in archive.namelist()}
@@ -52,7 +52,7 @@ def array_names(path: Path) -> set[str] | None:
 
 
 def read_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
-    """Return the arrays of an .npz file, by default all."""
+    """Read the arrays of an .npz file, by default all."""
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in names or file.files}
@@ -61,9 +61,9 @@ def read_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, np.
 
 
 def digest(values: Iterable[np.ndarray]) -> str:
-    """Tell arrays from others: a hash of their dtypes, shapes and values."""
-    found = hashlib.sha256()
+    """Compute a hash of arrays from their dtypes, shapes and values."""
+    sha = hashlib.sha256()
     for value in values:
-        found.update(f"{value.dtype} {value.shape} ".encode())
-        found.update(np.ascontiguousarray(value).tobytes())
-    return found.hexdigest()
+        sha.update(f"{value.dtype} {value.shape} ".encode())
+        sha.update(np.ascontiguousarray(value).tobytes())
+    return sha.hexdigest()

@@ -1,7 +1,7 @@
-"""How many draws from the prior suffice: log loss by their number, as in figure 14 of the thesis.
+"""Log loss by the number of draws from the prior, as in figure 14 of the thesis.
 
 Losses are expectations over test points given the true parameters, so they have no noise from test
-sets: what differs from quadrature is due to the draws alone.
+sets. Differences from quadrature are caused by the draws alone.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from benchmarks.studies.store import Progress, Results
 __all__ = ["METHODS", "run"]
 
 METHODS = "preds", "coeffs", "map"
-#: Of Sobol points no more are taken: their error is that of rounding by then.
-_MOST_SOBOL = 1 << 16
+#: Largest number of Sobol points; their error has then reached that of rounding.
+_MAX_SOBOL_POINTS = 1 << 16
 _N_TRAIN = 50
 
 
 def _priors() -> dict[str, Prior]:
-    """Return the two priors of the figure."""
+    """Build the two priors of the figure."""
     from numpyro import distributions as dist
 
     return {
@@ -58,48 +58,49 @@ def run(
     about: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    r"""Compute the log loss by the number of draws, and say how many suffice.
+    r"""Compute the log loss by the number of draws, and find how many draws suffice.
 
     Parameters
     ----------
     out : path
-        Folder for ``figure_14.csv``, ``figure_14.json`` and ``figure_14.svg``; made if missing.
+        Folder for ``figure_14.csv``, ``figure_14.json`` and ``figure_14.svg``; created if missing.
     datasets : int
-        Data sets of 50 points for each prior.
+        Number of data sets of 50 points for each prior.
     most : int
-        The greatest number of draws, a power of two of at least 16; the others are the powers
-        below.
+        The largest number of draws, a power of two of at least 16. All smaller powers of two are
+        used too.
     repeats : int
-        Independent sequences of draws, by plain Monte Carlo and of scrambled Sobol points.
+        Number of independent sequences of Monte-Carlo draws and of scrambled Sobol points.
     tolerance : float
-        Sufficient is the least number of draws from which on, in every repeat, the mean log loss
-        differs from that of quadrature by at most this, in nats.
+        A number of draws is sufficient if for it and all larger numbers, in every repeat, the mean
+        log loss differs from that of quadrature by at most this, in nats.
     seed : int
     about : mapping of str to str, optional
-        Versions and the like; written to the summary.
+        Versions and similar facts; written to the summary.
     progress : callable, optional
-        Called with prior and integrator, the number of sequences done and that of all.
+        Called with prior and integrator, the number of finished sequences and the total number.
 
     Returns
     -------
     dict
-        The content of ``figure_14.json``. By prior: ``floor``, the loss of the true parameters;
-        ``quadrature`` by method; by integrator and method the ``loss`` (sizes, repeats), the mean
-        over data sets, and the number of draws that is ``sufficient``, None if none is.
+        The content of ``figure_14.json``. ``priors`` contains, by prior: ``floor``, the loss of the
+        true parameters; ``quadrature``, the loss by method; and by integrator and method, the
+        ``loss`` (sizes, repeats), a mean over data sets, and the smallest ``sufficient`` number of
+        draws, or None.
 
     Raises
     ------
     ValueError
-        For numbers out of range.
+        If numbers are out of range.
     OSError
         If results cannot be written.
 
     Notes
     -----
-    A prefix of a sequence of draws is a sequence of draws: one pass over ``most`` draws, with
+    A prefix of a sequence of draws is a sequence of draws. So one pass over ``most`` draws, with
     running sums on a logarithmic scale, gives the losses for all sizes. Prefixes of Sobol sequences
-    are taken at sixteen times powers of two, sixteen scrambles together, as in
-    ``integrator="sobol"``, up to 65,536 points.
+    have sizes of sixteen times powers of two up to 65,536, divided among sixteen scrambles, as in
+    ``integrator="sobol"``.
 
     References
     ----------
@@ -109,8 +110,8 @@ def run(
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     found = run(folder, datasets=10, most=4096, repeats=2)
-    >>> first = next(iter(found["priors"].values()))
+    ...     result = run(folder, datasets=10, most=4096, repeats=2)
+    >>> first = next(iter(result["priors"].values()))
     >>> 16 <= first["montecarlo"]["preds"]["sufficient"] <= 4096
     True
     """
@@ -120,37 +121,37 @@ def run(
         raise ValueError(f"most must be a power of two of at least 16, got {most}")
     if not tolerance > 0:
         raise ValueError(f"tolerance must be positive, got {tolerance}")
-    kept = Results("synthetic", out, about)
+    store = Results("synthetic", out, about)
     sizes = [1 << k for k in range(most.bit_length())]
-    known = _priors()
-    total, done = 2 * repeats * len(known), 0
-    found: dict[str, Any] = {}
-    for place, (name, prior) in enumerate(known.items()):
-        key = jax.random.fold_in(as_key(seed), place)
+    priors = _priors()
+    total, done = 2 * repeats * len(priors), 0
+    by_prior: dict[str, Any] = {}
+    for number, (name, prior) in enumerate(priors.items()):
+        key = jax.random.fold_in(as_key(seed), number)
         problem, floor = _problem(prior, datasets, key)
         facts: dict[str, Any] = {"floor": floor, "quadrature": _exact(prior, problem)}
         for integrator in ("montecarlo", "sobol"):
-            # Sixteen scrambles have a point each at least.
-            few = [size for size in sizes if 16 <= size <= _MOST_SOBOL]
-            own_sizes = sizes if integrator == "montecarlo" else few
+            # Each of the sixteen scrambles needs at least one point.
+            sobol_sizes = [size for size in sizes if 16 <= size <= _MAX_SOBOL_POINTS]
+            integrator_sizes = sizes if integrator == "montecarlo" else sobol_sizes
             losses = []
             for repeat in range(repeats):
                 if progress:
                     progress(f"{name}: {integrator}", done, total)
-                own_key = jax.random.fold_in(key, 2 + repeat)
-                sequence = _sequence(prior, integrator, own_sizes[-1], own_key)
-                losses.append(by_size(problem, sequence, own_sizes))
+                repeat_key = jax.random.fold_in(key, 2 + repeat)
+                sequence = _sequence(prior, integrator, integrator_sizes[-1], repeat_key)
+                losses.append(by_size(problem, sequence, integrator_sizes))
                 done += 1
             facts[integrator] = {
                 method: _judge(
-                    own_sizes,
-                    np.stack([own[:, j] for own in losses], axis=1),
+                    integrator_sizes,
+                    np.stack([by_method[:, j] for by_method in losses], axis=1),
                     facts["quadrature"][method],
                     tolerance,
                 )
                 for j, method in enumerate(METHODS)
             }
-        found[name] = facts
+        by_prior[name] = facts
     if progress:
         progress("", done, total)
     summary = {
@@ -159,24 +160,24 @@ def run(
         "repeats": repeats,
         "tolerance": tolerance,
         "seed": seed,
-        "priors": found,
+        "priors": by_prior,
     }
     rows = [
         [name, integrator, method, size, repeat, loss, facts["quadrature"][method], facts["floor"]]
-        for name, facts in found.items()
+        for name, facts in by_prior.items()
         for integrator in ("montecarlo", "sobol")
         for method in METHODS
-        for size, some in zip(*(facts[integrator][method][k] for k in ("sizes", "loss")))  # noqa: B905
-        for repeat, loss in enumerate(some)
+        for size, by_repeat in zip(*(facts[integrator][method][k] for k in ("sizes", "loss")))  # noqa: B905
+        for repeat, loss in enumerate(by_repeat)
     ]
     head = "prior", "integrator", "method", "draws", "repeat", "log_loss", "quadrature", "floor"
-    kept.table("figure_14", head, rows)
-    draw_figure(kept.folder / "figure_14.svg", summary, METHODS)
-    return kept.summary("figure_14", summary)
+    store.table("figure_14", head, rows)
+    draw_figure(store.folder / "figure_14.svg", summary, METHODS)
+    return store.summary("figure_14", summary)
 
 
 def _problem(prior: Prior, datasets: int, key: jax.Array) -> tuple[Problem, float]:
-    """Draw data sets; return them, and the mean loss of their true parameters."""
+    """Draw data sets, and compute the mean loss of their true parameters."""
     data = synthetic.sample(prior, datasets, _N_TRAIN, key=key)
     means = data.parameters["mu0"], data.parameters["mu1"]
     nodes = common_nodes(np.stack(means))
@@ -196,41 +197,46 @@ def _problem(prior: Prior, datasets: int, key: jax.Array) -> tuple[Problem, floa
 
 
 def _exact(prior: Prior, problem: Problem) -> dict[str, float]:
-    """Return mean losses by quadrature, by method."""
+    """Compute the mean loss of each method by quadrature."""
     with float64():
         data = problem.x, problem.y
-        found = posterior(prior, data, integrator="quadrature", class_prior=0.5)
-        odds = {m: found.predict(problem.nodes, method=m).log_odds for m in METHODS}
-        return {m: float(loss_at_nodes(each, problem.weights).mean()) for m, each in odds.items()}
+        predictor = posterior(prior, data, integrator="quadrature", class_prior=0.5)
+        odds = {m: predictor.predict(problem.nodes, method=m).log_odds for m in METHODS}
+        return {
+            m: float(loss_at_nodes(log_odds, problem.weights).mean())
+            for m, log_odds in odds.items()
+        }
 
 
 def _sequence(prior: Prior, integrator: str, most: int, key: jax.Array) -> np.ndarray:
-    """Return draws (most, 2) of the means."""
+    """Draw the means (most, 2)."""
     with float64():
         if integrator == "montecarlo":
             params = draw(prior, key, most)[0]
             order = slice(None)
         else:
-            rule, none = Sobol(), jnp.zeros(())
+            sobol, empty = Sobol(), jnp.zeros(())
             params = _at_points(
                 prior,
-                rule.prepare(inference.Problem(prior, none, none, none, none), key, most, False),
+                sobol.prepare(
+                    inference.Problem(prior, empty, empty, empty, empty), key, most, False
+                ),
             )
-            # Scrambles lie one after the other: in turn, a prefix holds as much of each.
-            order = np.arange(most).reshape(rule.replicates, -1).T.ravel()
+            # Scrambles follow each other; interleaved, a prefix has equally many points of each.
+            order = np.arange(most).reshape(sobol.replicates, -1).T.ravel()
         return np.stack([np.asarray(params[m])[order] for m in ("mu0", "mu1")], axis=1)
 
 
 @jax.jit
 def _at_points(prior: Prior, points: jax.Array) -> dict[str, Any]:
-    """Return the parameters at points of the unit square."""
-    none = jnp.zeros(())
-    problem = inference.Problem(prior, none, none, none, points)
+    """Compute the parameters at points of the unit square."""
+    empty = jnp.zeros(())
+    problem = inference.Problem(prior, empty, empty, empty, points)
     return Sobol().realize(problem, len(points)).params
 
 
 def _judge(sizes: list[int], losses: np.ndarray, exact: float, tolerance: float) -> dict[str, Any]:
-    """Return losses (sizes, repeats), and from which size on all are close to the exact one."""
+    """Find the size from which on all losses (sizes, repeats) are close to the exact loss."""
     far = np.flatnonzero((np.abs(losses - exact) > tolerance).any(axis=1))
     first = int(far[-1]) + 1 if len(far) else 0
     sufficient = sizes[first] if first < len(sizes) else None

@@ -1,7 +1,7 @@
 """The best constant smoothing factor by size and separation, as in figure 15 of the thesis.
 
 Classes are N(-m, 1) and N(m, 1). Logistic regressions are fitted to labels moved by a constant, and
-judged by their expected log loss given the known densities.
+compared by their expected log loss under the known densities.
 """
 
 from __future__ import annotations
@@ -53,41 +53,42 @@ def run(
     Parameters
     ----------
     out : path
-        Folder for ``figure_15.csv``, ``figure_15.json`` and ``figure_15.svg``; made if missing.
+        Folder for ``figure_15.csv``, ``figure_15.json`` and ``figure_15.svg``; created if missing.
     datasets : int
-        For each size and separation.
+        Number of data sets for each size and separation.
     sizes : sequence of int
-        Of training sets, balanced.
+        Sizes of the balanced training sets.
     separations : sequence of float
-        Class means are -m and m, in standard deviations.
+        Values of m, where the class means are -m and m, in standard deviations.
     seed : int
     about : mapping of str to str, optional
-        Versions and the like; written to the summary.
+        Versions and similar facts; written to the summary.
     progress : callable, optional
-        Called with a size and separation, the number of those done and that of all.
+        Called with a size and separation, the number of finished ones and the total number.
 
     Returns
     -------
     dict
-        The content of ``figure_15.json``: ``factors``, the grid, and ``rows``, each with size,
-        separation, the ``best`` factor, the ``least`` and ``greatest`` that lose at most one
-        (paired) standard error against it, the factor of ``platt``, the mean factor of
+        The content of ``figure_15.json``: ``factors``, the grid, and ``rows``. Each row has size,
+        separation, the ``best`` factor, the ``least`` and ``greatest`` factor whose loss is at most
+        one (paired) standard error above the best, the factor of ``platt``, the mean factor of
         ``instance``; the mean losses of these three; ``floor``, the loss of the true parameters;
-        and standard errors of what Platt's and instance-based factors lose against the best.
+        and standard errors of the differences in loss of Platt's and the instance-based factors
+        from the best.
 
     Raises
     ------
     ValueError
-        For numbers out of range.
+        If numbers are out of range.
     OSError
         If results cannot be written.
 
     Notes
     -----
-    Factors are 40 logarithmically spaced values from 1e-5 to 0.3; labels become the factor and one
-    minus it. The best factor of the grid is chosen by the mean over all data sets: it knows the
-    truth, and so is a bound for methods that have to find it. All factors and data sets of a size
-    are fitted in one compiled program.
+    Factors are 40 logarithmically spaced values from 1e-5 to 0.3. Labels become the factor and one
+    minus the factor. The best factor of the grid has the smallest mean loss over all data sets.
+    This choice uses the truth, so its loss is a bound for methods that have to estimate the factor.
+    All factors and data sets of a size are fitted in one compiled program.
 
     References
     ----------
@@ -97,8 +98,8 @@ def run(
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     found = run(folder, datasets=20, sizes=[20], separations=[1.0])
-    >>> row = found["rows"][0]
+    ...     result = run(folder, datasets=20, sizes=[20], separations=[1.0])
+    >>> row = result["rows"][0]
     >>> row["floor"] < row["loss_best"] <= row["loss_platt"]
     True
     """
@@ -109,15 +110,15 @@ def run(
         raise ValueError(f"sizes must be even numbers of at least 4, got {list(sizes)}")
     if not separations or min(separations) <= 0:
         raise ValueError(f"separations must be positive, got {list(separations)}")
-    kept = Results("synthetic", out, about)
-    cells = [(n, place, m) for n in sizes for place, m in enumerate(separations)]
+    store = Results("synthetic", out, about)
+    cells = [(n, number, m) for n in sizes for number, m in enumerate(separations)]
     rows = []
-    for size, place, separation in counted(
+    for size, number, separation in counted(
         cells, lambda cell: f"n = {cell[0]}, m = {cell[2]:g}", progress
     ):
-        key = jax.random.fold_in(jax.random.fold_in(as_key(seed), size), place)
-        found = _judge(size, separation, datasets, key)
-        rows.append({"n_train": size, "separation": separation, **found})
+        key = jax.random.fold_in(jax.random.fold_in(as_key(seed), size), number)
+        facts = _judge(size, separation, datasets, key)
+        rows.append({"n_train": size, "separation": separation, **facts})
     summary = {
         "datasets": datasets,
         "seed": seed,
@@ -125,45 +126,47 @@ def run(
         "rows": rows,
     }
     head = "n_train", "separation", *_COLUMNS
-    kept.table("figure_15", head, [[row[name] for name in head] for row in rows])
-    draw_figure(kept.folder / "figure_15.svg", rows)
-    return kept.summary("figure_15", summary)
+    store.table("figure_15", head, [[row[name] for name in head] for row in rows])
+    draw_figure(store.folder / "figure_15.svg", rows)
+    return store.summary("figure_15", summary)
 
 
 def _judge(size: int, separation: float, datasets: int, key: jax.Array) -> dict[str, float]:
+    """Find the best constant factor for one size and separation."""
     prior = GaussianPrior(mu0=-separation, mu1=separation, sigma=1.0)
     data = synthetic.sample(prior, datasets, size, key=key)
     with float64():
-        losses, moved = (np.asarray(each) for each in _losses(data.x, data.y, separation))
+        losses, mean_factors = map(np.asarray, _losses(data.x, data.y, separation))
         true = jnp.array([[0.0, 2 * separation]])
         floor = float(loss_of_lines(true, (-separation, separation))[0])
     constant, platt, instance = losses[: len(FACTORS)], losses[-2], losses[-1]
     best = int(np.argmin(constant.mean(axis=1)))
     excess = constant - constant[best]
-    error = excess.std(axis=1, ddof=1) / np.sqrt(datasets)
-    close = np.flatnonzero(excess.mean(axis=1) <= error)
-    others = {"platt": platt, "instance": instance}
+    standard_error = excess.std(axis=1, ddof=1) / np.sqrt(datasets)
+    close = np.flatnonzero(excess.mean(axis=1) <= standard_error)
+    compared = {"platt": platt, "instance": instance}
     return {
         "best": float(FACTORS[best]),
         "least": float(FACTORS[close[0]]),
         "greatest": float(FACTORS[close[-1]]),
         "platt": 1 / (size // 2 + 2),
-        "instance": float(moved.mean()),
+        "instance": float(mean_factors.mean()),
         "loss_best": float(constant[best].mean()),
-        **{f"loss_{name}": float(each.mean()) for name, each in others.items()},
+        **{f"loss_{name}": float(values.mean()) for name, values in compared.items()},
         "floor": floor,
         **{
-            f"error_{name}": float((each - constant[best]).std(ddof=1) / np.sqrt(datasets))
-            for name, each in others.items()
+            f"error_{name}": float((values - constant[best]).std(ddof=1) / np.sqrt(datasets))
+            for name, values in compared.items()
         },
     }
 
 
 @jax.jit
 def _losses(x: jax.Array, y: jax.Array, separation: Any) -> tuple[jax.Array, jax.Array]:
-    """Return expected losses (factors + 2, b), Platt's and the instance-based the last of them.
+    """Compute expected losses (factors + 2, b) and mean instance-based factors (b,).
 
-    Also how far the instance-based targets are from the labels on average, (b,).
+    The last two rows of losses are those of Platt's and of the instance-based targets. A mean
+    factor is the mean distance of the instance-based targets from the labels.
     """
     labels = y.astype(float)
     factors = jnp.asarray(FACTORS)[:, None, None]
@@ -171,15 +174,17 @@ def _losses(x: jax.Array, y: jax.Array, separation: Any) -> tuple[jax.Array, jax
     ones = jnp.ones(x.shape)
     instance = batched_instance_targets(x[..., None], y, ones, jnp.zeros(()), "silverman", "pooled")
     # All data sets have the same class counts.
-    half = 1 / (x.shape[1] // 2 + 2)
-    platt = labels + half * (1 - 2 * labels)
+    platt_factor = 1 / (x.shape[1] // 2 + 2)
+    platt = labels + platt_factor * (1 - 2 * labels)
     targets = jnp.concatenate([constant, platt[None], instance[None]])
     count = len(targets) * len(x)
-    every = jnp.broadcast_to(x, targets.shape).reshape(count, -1)
+    inputs = jnp.broadcast_to(x, targets.shape).reshape(count, -1)
     zero = jnp.zeros(count)
-    found = fit_many(
-        Regression(every[..., None], targets.reshape(count, -1), jnp.ones(every.shape), zero, zero)
+    fits = fit_many(
+        Regression(
+            inputs[..., None], targets.reshape(count, -1), jnp.ones(inputs.shape), zero, zero
+        )
     )
-    lines = jnp.stack([found.intercept, found.coef[:, 0]], axis=1)
+    lines = jnp.stack([fits.intercept, fits.coef[:, 0]], axis=1)
     loss = loss_of_lines(lines, (-separation, separation))
     return loss.reshape(len(targets), len(x)), jnp.abs(instance - labels).mean(axis=1)

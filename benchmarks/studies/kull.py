@@ -1,7 +1,7 @@
-"""What M. Kull et al. (2019) and S. Jung et al. (2023) print of networks that can be had.
+"""Published results of M. Kull et al. (2019) and S. Jung et al. (2023) on available networks.
 
-Fits with the strengths of penalties that were published, and means over the fits of five folds, as
-the source made them.
+Calibrators are fitted with the published strengths of penalties, to all rows, and as means over the
+fits of five folds, as in the first source.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks.studies.store import Progress, Results, counted
 __all__ = ["KULL", "METRICS", "SCTL", "run"]
 
 NETWORK = "kull_densenet40_c10"
-#: In one unit of the last digit printed: fractions, the class-wise error a sum over classes.
+#: Units of the last printed digit. Metrics are fractions; the class-wise ECE is a sum over classes.
 METRICS = {
     "accuracy": 1e-6,
     "ece": 1e-6,
@@ -34,7 +34,7 @@ METRICS = {
     "log_loss": 1e-6,
     "brier_score": 1e-5,
 }
-#: Cell 42 of the published outputs; of vector scaling only two figures are shown, cells 49 and 52.
+#: Cell 42 of the published outputs. Cells 49 and 52 show only two figures for vector scaling.
 KULL: dict[str, dict[str, float]] = {
     "uncalibrated": dict(
         zip(METRICS, (0.9242, 0.055003, 0.114303, 0.333955, 0.428207, 0.12738), strict=True)
@@ -50,7 +50,7 @@ KULL: dict[str, dict[str, float]] = {
     ),
     "vector": {"log_loss": 0.222396},
 }
-#: Strengths of both penalties that were chosen for this network, cells 15 and 17.
+#: Chosen strengths of both penalties for this network, from cells 15 and 17.
 STRENGTHS = {"dirichlet_odir": (1000.0, 0.01), "matrix_odir": (250.0, 0.0001)}
 #: Logs of the loss "CE": ECE in 15 bins after temperature and ensemble temperature scaling.
 SCTL = {
@@ -59,7 +59,7 @@ SCTL = {
     "sctl_resnet110_c10_LT": {"accuracy": 0.7597, "temperature": 0.0594, "ensemble": 0.0593},
 }
 _FOLDS = 5
-#: Of a fit by gradients.
+#: Number of gradient steps, steps between two measurements, and learning rate.
 _STEPS, _EVERY, _RATE = 3000, 20, 0.003
 
 
@@ -71,33 +71,34 @@ def run(
     about: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Fit what was published of DenseNet-40 with the published strengths, whole and by folds.
+    """Fit the published calibrators of DenseNet-40 with the published strengths of penalties.
 
     Parameters
     ----------
     data : path
-        Folder of predictions with the network, as in :func:`benchmarks.studies.cnn.run`.
+        Folder of predictions of the networks, as in :func:`benchmarks.studies.cnn.run`.
     out : path
-        Folder for ``kull.json``; made if it is missing.
+        Folder for ``kull.json``; created if it is missing.
     repeats : int
-        Random divisions into five folds: which was used is not published.
+        Number of random divisions into five folds, as the published division is not available.
     about : mapping of str to str, optional
-        Versions and the like, written to the summary.
+        Versions and similar facts, written to the summary.
     progress : callable, optional
-        Called with what is done next, the number of fits done and that of all.
+        Called with the next step, the number of finished fits and the total number.
 
     Returns
     -------
     dict
-        The content of ``kull.json``. By method the metrics of one fit to all rows (``whole``) and,
-        by division, of the mean probabilities of five fits to four folds (``folds``), with what is
-        ``published``. ``stopped``: where a fit by steps of the gradient comes closest to the
-        published log loss. ``sctl``: of the three networks of the other source, fitted whole.
+        The content of ``kull.json``. ``methods`` contains the metrics of one fit to all rows
+        (``whole``), those of the mean probabilities of five fits to four folds each, for each
+        division (``folds``), and the ``published`` ones. ``stopped``: the step at which a fit by
+        gradient descent comes closest to the published log loss. ``sctl``: fits to all rows of the
+        three networks of the second source.
 
     Raises
     ------
     ValueError
-        If a network is not there.
+        If a network is missing.
     OSError
         If results cannot be written.
 
@@ -109,42 +110,42 @@ def run(
 
     Examples
     --------
-    The files are needed, so that this one is not run:
+    The example is not run, because it needs the files:
 
-    >>> found = run("data", "out")  # doctest: +SKIP
-    >>> found["methods"]["temperature"]["whole"]["log_loss"]  # doctest: +SKIP
+    >>> result = run("data", "out")  # doctest: +SKIP
+    >>> result["methods"]["temperature"]["whole"]["log_loss"]  # doctest: +SKIP
     0.225086
     """
     repeats = check_count(repeats, "repeats")
     paths = find_networks(Path(data), list(SCTL))
-    kept = Results("kull", out, about)
+    store = Results("kull", out, about)
     network = read_network(NETWORK, paths[NETWORK])
-    found: dict[str, Any] = {}
+    by_method: dict[str, Any] = {}
     for method in counted(list(KULL), str, progress):
-        own: dict[str, Any] = {
+        entry: dict[str, Any] = {
             "published": KULL[method],
             "whole": measured(_whole(network, method), network),
         }
         if method != "uncalibrated":
-            own["folds"] = [
+            entry["folds"] = [
                 measured(_by_folds(network, method, s), network) for s in range(repeats)
             ]
-        found[method] = own
+        by_method[method] = entry
     stopped = {method: _stopped(network, method) for method in ("matrix_odir", "vector")}
     logs = {name: _logs(read_network(name, path)) for name, path in paths.items()}
-    sctl = {name: {"published": SCTL[name], "whole": own} for name, own in logs.items()}
+    sctl = {name: {"published": SCTL[name], "whole": errors} for name, errors in logs.items()}
     summary = {
         "strengths": STRENGTHS,
         "units": METRICS,
-        "methods": found,
+        "methods": by_method,
         "stopped": stopped,
         "sctl": sctl,
     }
-    return kept.summary("kull", summary)
+    return store.summary("kull", summary)
 
 
 def measured(probs: np.ndarray, network: Network) -> dict[str, float]:
-    """Return the metrics of probabilities of the test rows."""
+    """Compute the metrics of predicted probabilities of the test rows."""
     y, classes = network.test_y, probs.shape[1]
     return {
         "accuracy": metrics.accuracy(probs, y),
@@ -160,13 +161,14 @@ def measured(probs: np.ndarray, network: Network) -> dict[str, float]:
 def _make(method: str, classes: int) -> bc.Calibrator:
     options: dict[str, Any] = {"inputs": "logits", "classes": tuple(range(classes))}
     if method in STRENGTHS:
-        made = bc.Dirichlet if method == "dirichlet_odir" else bc.Matrix
-        off, intercept = STRENGTHS[method]
-        return made(off_diagonal=off, intercept=intercept, **options)
+        calibrator_class = bc.Dirichlet if method == "dirichlet_odir" else bc.Matrix
+        off_diagonal, intercept = STRENGTHS[method]
+        return calibrator_class(off_diagonal=off_diagonal, intercept=intercept, **options)
     return bc.Vector(**options) if method == "vector" else bc.Temperature(**options)
 
 
 def _whole(network: Network, method: str) -> np.ndarray:
+    """Fit a method to all rows, and predict the test rows."""
     if method == "uncalibrated":
         return softmax(network.test_scores)
     model = _make(method, network.scores.shape[1]).fit(network.scores, network.y)
@@ -174,34 +176,38 @@ def _whole(network: Network, method: str) -> np.ndarray:
 
 
 def _by_folds(network: Network, method: str, seed: int) -> np.ndarray:
+    """Average the predictions of the test rows over fits to four of five folds each."""
     folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=seed)
-    each = []
+    probs = []
     for rows, _ in folds.split(network.scores, network.y):
         model = _make(method, network.scores.shape[1]).fit(network.scores[rows], network.y[rows])
-        each.append(model.predict_proba(network.test_scores))
-    return np.mean(each, axis=0)
+        probs.append(model.predict_proba(network.test_scores))
+    return np.mean(probs, axis=0)
 
 
 def _stopped(network: Network, method: str) -> dict[str, float]:
-    """Follow Adam from the identity, and return where it comes closest to the published log loss.
+    """Run Adam from the identity, and find the step closest to the published log loss.
 
-    ``excess`` is how far the objective is there above its least value on the way; ``log_loss`` is
-    that of the test rows there, ``least_log_loss`` that where the objective is least.
+    ``excess`` is the objective at this step above the smallest objective of all measured steps.
+    ``log_loss`` is the log loss of the test rows at this step, and ``least_log_loss`` the one at
+    the step with the smallest objective.
     """
     z, k = network.scores, network.scores.shape[1]
-    right = np.eye(k)[network.y]
-    off, intercept = STRENGTHS.get(method, (0.0, 0.0))
-    apart = 1 - np.eye(k)
+    one_hot = np.eye(k)[network.y]
+    off_diagonal, intercept = STRENGTHS.get(method, (0.0, 0.0))
+    off_diagonal_mask = 1 - np.eye(k)
     theta = np.column_stack([np.eye(k), np.zeros(k)])
     free = np.ones_like(theta)
     if method == "vector":
         free[:, :k] = np.eye(k)
-    penalty = np.column_stack([off / (k * (k - 1)) * apart, np.full(k, intercept / k)])
+    penalty = np.column_stack(
+        [off_diagonal / (k * (k - 1)) * off_diagonal_mask, np.full(k, intercept / k)]
+    )
     first, second = np.zeros_like(theta), np.zeros_like(theta)
     path = []
     for step in range(1, _STEPS + 1):
         probs = softmax(z @ theta[:, :k].T + theta[:, k])
-        error = (probs - right) / len(z)
+        error = (probs - one_hot) / len(z)
         gradient = np.column_stack([error.T @ z, error.sum(axis=0)]) + 2 * penalty * theta
         gradient *= free
         first = 0.9 * first + 0.1 * gradient
@@ -210,8 +216,8 @@ def _stopped(network: Network, method: str) -> dict[str, float]:
         theta = theta - _RATE * first / (1 - 0.9**step) / scale
         if step % _EVERY == 0:
             test = softmax(network.test_scores @ theta[:, :k].T + theta[:, k])
-            own = softmax(z @ theta[:, :k].T + theta[:, k])
-            objective = metrics.log_loss(own, network.y, eps=EPS) + (penalty * theta**2).sum()
+            probs = softmax(z @ theta[:, :k].T + theta[:, k])
+            objective = metrics.log_loss(probs, network.y, eps=EPS) + (penalty * theta**2).sum()
             loss = metrics.log_loss(test, network.test_y, eps=EPS)
             path.append((step, objective, loss))
     least = min(path, key=lambda at: at[1])
@@ -225,6 +231,7 @@ def _stopped(network: Network, method: str) -> dict[str, float]:
 
 
 def _logs(network: Network) -> dict[str, Any]:
+    """Fit temperature and ensemble temperature scaling, and compute accuracy and ECE."""
     options: dict[str, Any] = {
         "inputs": "logits",
         "classes": tuple(range(network.scores.shape[1])),
@@ -233,10 +240,10 @@ def _logs(network: Network) -> dict[str, Any]:
         "temperature": bc.Temperature(**options),
         "ensemble": bc.EnsembleTemperature(**options),
     }
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "accuracy": metrics.accuracy(softmax(network.test_scores), network.test_y)
     }
     for name, model in models.items():
         probs = model.fit(network.scores, network.y).predict_proba(network.test_scores)
-        found[name] = metrics.ece(probs, network.test_y)
-    return {**found, "mixture": models["ensemble"].mixture_.tolist()}
+        result[name] = metrics.ece(probs, network.test_y)
+    return {**result, "mixture": models["ensemble"].mixture_.tolist()}

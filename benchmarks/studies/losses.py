@@ -1,7 +1,8 @@
-"""Networks taught by several losses, scaled by one temperature and by one weight.
+"""Networks trained with several losses, then scaled by one temperature and by one weight.
 
-The experiment of "Network calibration by weight scaling" (anonymous, 2023), table 1, on images that
-can be had. Networks make all their epochs, so that no calibration row has a part in training.
+This is the experiment of "Network calibration by weight scaling" (anonymous, 2023), table 1, on
+images that are available. Networks are trained for all epochs, without early stopping, so the
+calibration rows play no part in training.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from benchmarks.studies.store import Progress, Results, counted
 
 __all__ = ["DATA", "LOSSES", "MEASURED", "NETWORKS", "run"]
 
-#: The share of labels that is moved, the weight of the MMCE, the power of the focal loss.
+#: Smoothing factor of the labels, weight of the MMCE, and power of the focal loss.
 SMOOTHING, MMCE_WEIGHT, GAMMA = 0.05, 2.0, 3.0
-#: In the order of table 1; the last is not there.
+#: Losses in the order of table 1, which does not have the last one.
 LOSSES = "cross_entropy", "brier", "mmce", "label_smoothing", "focal"
 DATA = "digits", "made"
 NETWORKS = "convolutional", "dense"
-#: ECE in 15 bins: uncalibrated, by grid, and by the library's methods.
+#: Metrics; ECE (in 15 bins) without calibration, with scaling by grid search, and with the
+#: library's methods.
 MEASURED = (
     "accuracy",
     "log_loss",
@@ -45,7 +47,7 @@ MEASURED = (
     "ece_weight_median",
     "ece_weight_squares",
 )
-#: What is compared: of two measures the first less the second.
+#: Pairs of measures that are compared, the first minus the second.
 COMPARED = {
     "weight less temperature": ("ece_weight", "ece_temperature"),
     "temperature by error less by log loss": ("ece_temperature", "ece_temperature_log_loss"),
@@ -53,13 +55,13 @@ COMPARED = {
 }
 _WIDTH, _HIDDEN = 8, (128, 128)
 _MADE_TRAIN, _MADE_CALIBRATION, _MADE_TEST = 1000, 5000, 10_000
-_WATCHED = 200
-#: With more, some networks end where all outputs are equal.
+_VALIDATION_ROWS = 200
+#: Learning rate; with a higher one, some networks end with equal outputs for all rows.
 _RATE = 0.03
 
 
 class Rows(NamedTuple):
-    """Images and labels to train on, to calibrate on, and to test on."""
+    """Images and labels for training, calibration and testing."""
 
     train: tuple[np.ndarray, np.ndarray]
     calibration: tuple[np.ndarray, np.ndarray]
@@ -77,50 +79,50 @@ def run(
     about: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    r"""Train networks by each loss, and scale what they predict.
+    r"""Train networks with each loss, and scale their predictions.
 
     The losses are cross-entropy; the Brier score; cross-entropy plus twice the maximum mean
     calibration error; cross-entropy with targets :math:`1 - a` for the label and
-    :math:`a / (k - 1)` for each other class, a = .05; and the focal loss of power 3. All networks
-    of a repeat are trained at once, from the same beginning. Then the temperature and the weight
-    with the least calibration error on the calibration rows are searched on a grid.
+    :math:`a / (k - 1)` for each other class, a = 0.05; and the focal loss of power 3. All networks
+    of a repeat are trained together, from the same initial weights. Then a grid search finds the
+    temperature and the weight with the smallest calibration error on the calibration rows.
 
     Parameters
     ----------
     out : path
-        Folder for ``losses.json``, ``losses.csv`` and ``parts``; made if it is missing.
+        Folder for ``losses.json``, ``losses.csv`` and ``parts``; created if it is missing.
     repeats : int
-        Of "digits", random splits into a quarter to train, a quarter to calibrate and a half to
-        test; of "made", sets of images of their own.
+        Number of repeats. For "digits", each is a random split into a quarter for training, a
+        quarter for calibration and a half for testing; for "made", each has new images.
     epochs : int
     data, networks : sequence of str, optional
         By default all of :data:`DATA` and :data:`NETWORKS`: a network of three small convolutions,
         and one of two hidden layers.
     made_rows : tuple of three int
-        Made images to train, to calibrate and to test.
+        Numbers of synthetic images ("made") for training, calibration and testing.
     about : mapping of str to str, optional
-        Versions and the like, written to the summary.
+        Versions and similar facts, written to the summary.
     progress : callable, optional
-        Called with what is trained next, the number of trainings done and of all.
+        Called with the next training, the number of finished trainings and the total number.
 
     Returns
     -------
     dict
-        The content of ``losses.json``: for each of ``cases``, data, network and loss, the
-        :data:`MEASURED` values of all repeats, their means and standard errors, and differences;
-        ``published``, table 1.
+        The content of ``losses.json``. ``cases`` contains, for each combination of data, network
+        and loss, the :data:`MEASURED` values of all repeats, their means and standard errors, and
+        differences. ``published`` is table 1.
 
     Raises
     ------
     ValueError
-        For unknown names or a count below one.
+        If names are unknown or a count is below one.
     OSError
         If results cannot be written.
 
     Notes
     -----
-    Means over splits of the same rows do not approach what new rows would give, which their
-    standard errors allow for (:func:`benchmarks.studies._repeats.mean_and_error`).
+    Means over splits of the same rows do not converge to the result for new rows. The standard
+    errors allow for this (:func:`benchmarks.studies._repeats.mean_and_error`).
 
     References
     ----------
@@ -131,37 +133,37 @@ def run(
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     found = run(folder, repeats=1, epochs=1, data=["digits"], networks=["dense"])
-    >>> [case["loss"] for case in found["cases"]]
+    ...     result = run(folder, repeats=1, epochs=1, data=["digits"], networks=["dense"])
+    >>> [case["loss"] for case in result["cases"]]
     ['cross_entropy', 'brier', 'mmce', 'label_smoothing', 'focal']
     """
     repeats, epochs = check_count(repeats, "repeats"), check_count(epochs, "epochs")
     data = choose(data, DATA, "data")
     networks = choose(networks, NETWORKS, "network")
-    kept = Results("losses", out, about)
+    store = Results("losses", out, about)
     pairs = [(name, network) for name in data for network in networks]
     runs = [(*pair, repeat) for pair in pairs for repeat in range(repeats)]
-    found: dict[tuple[str, str], list[Any]] = {pair: [] for pair in pairs}
+    answers: dict[tuple[str, str], list[Any]] = {pair: [] for pair in pairs}
     sizes: dict[str, list[int]] = {}
     for name, network, repeat in counted(runs, lambda run: f"{run[0]}, {run[1]}", progress):
         rows = _rows(name, repeat, made_rows)
         sizes[name] = [len(labels) for _, labels in rows]
         question = {"data": name, "rows": sizes[name], "network": network, "repeat": repeat}
-        answer = kept.part(
+        answer = store.part(
             f"losses-{name}-{network}-{repeat}",
             {**question, "epochs": epochs, "rate": _RATE, "losses": [*LOSSES]},
             lambda old, rows=rows, network=network, repeat=repeat: (
-                old or _trained(rows, network, repeat, epochs)
+                old or _train(rows, network, repeat, epochs)
             ),
         )
-        found[name, network].append(answer)
+        answers[name, network].append(answer)
     cases = [
-        _case(*pair, loss, [answer[loss] for answer in found[pair]], _shared(pair[0]))
+        _case(*pair, loss, [answer[loss] for answer in answers[pair]], _shared_ratio(pair[0]))
         for pair in pairs
         for loss in LOSSES
     ]
     header = ("data", "network", "loss", "repeat", *MEASURED)
-    kept.table(
+    store.table(
         "losses",
         header,
         [
@@ -178,15 +180,16 @@ def run(
         "cases": cases,
         "published": published.TABLE_1,
     }
-    return kept.summary("losses", summary)
+    return store.summary("losses", summary)
 
 
-def _shared(name: str) -> float:
-    """Return the test rows by all others where repeats split the same rows."""
+def _shared_ratio(name: str) -> float:
+    """Return the ratio of test rows to other rows if repeats split the same rows, otherwise 0."""
     return 1.0 if name == "digits" else 0.0
 
 
 def _rows(name: str, repeat: int, sizes: tuple[int, int, int]) -> Rows:
+    """Load or make images, and split them for training, calibration and testing."""
     from benchmarks.studies.training import load_images, made_images
 
     if name == "made":
@@ -204,7 +207,7 @@ def _rows(name: str, repeat: int, sizes: tuple[int, int, int]) -> Rows:
 
 
 def objectives() -> list[Callable[..., Any]]:
-    """Return the losses, functions of logits, labels and weights, in the order of their names."""
+    """Build the loss functions of logits, labels and weights, in the order of ``LOSSES``."""
     from bayescal import losses
 
     def smoothed(logits: Any, labels: Any, weights: Any) -> Any:
@@ -225,17 +228,17 @@ def objectives() -> list[Callable[..., Any]]:
     ]
 
 
-def _trained(rows: Rows, network: str, seed: int, epochs: int) -> dict[str, Any]:
-    """Train networks by all losses at once, and return what is measured of each."""
+def _train(rows: Rows, network: str, seed: int, epochs: int) -> dict[str, Any]:
+    """Train networks with all losses together, and measure each of them."""
     import jax
 
     from benchmarks.studies.training import TrainingData, train
     from benchmarks.studies.training.networks import MLP, Student
 
-    every = objectives()
+    all_losses = objectives()
 
     def loss(logits: Any, labels: Any, weights: Any, extras: Any, run: Any) -> Any:
-        return jax.lax.switch(run["loss"], every, logits, labels, weights)
+        return jax.lax.switch(run["loss"], all_losses, logits, labels, weights)
 
     def make(rngs: Any) -> Any:
         if network == "dense":
@@ -247,11 +250,11 @@ def _trained(rows: Rows, network: str, seed: int, epochs: int) -> dict[str, Any]
     scale = 255 if x.dtype == np.uint8 else 1
     axes = tuple(range(x.ndim - 1))
     mean, std = x.mean(axis=axes) / scale, x.std(axis=axes) / scale
-    # Some are watched, to no effect; that all are would take time.
-    watched, known = (part[:_WATCHED] for part in rows.calibration)
+    # A few validation rows save time; they have no effect, because the last epoch is used.
+    validation, validation_labels = (part[:_VALIDATION_ROWS] for part in rows.calibration)
     trained = train(
         make,
-        TrainingData(x, y, watched, known, mean, std),
+        TrainingData(x, y, validation, validation_labels, mean, std),
         loss=loss,
         runs={"loss": np.arange(len(LOSSES))},
         seeds=(seed,),
@@ -261,23 +264,23 @@ def _trained(rows: Rows, network: str, seed: int, epochs: int) -> dict[str, Any]
         keep="last",
         progress=False,
     )
-    both = trained.logits(rows.calibration[0]), trained.logits(rows.test[0])
+    logits = trained.logits(rows.calibration[0]), trained.logits(rows.test[0])
     return {
         name: measure(z.astype(float), rows.calibration[1], test.astype(float), rows.test[1])
-        for name, z, test in zip(LOSSES, *both, strict=True)
+        for name, z, test in zip(LOSSES, *logits, strict=True)
     }
 
 
 def measure(
     logits: np.ndarray, y: np.ndarray, test: np.ndarray, test_y: np.ndarray
 ) -> dict[str, float]:
-    """Return what is :data:`MEASURED` of one network, from logits (n, k) and (m, k)."""
+    """Compute the :data:`MEASURED` values of one network from logits (n, k) and (m, k)."""
     classes = tuple(range(logits.shape[1]))
     probs, test_probs = softmax(logits), softmax(test)
     temperature, weight = best_temperature(logits, y), best_weight(probs, y)
     by_loss = bc.Temperature(inputs="logits", classes=classes).fit(logits, y)
     median, squares = (bc.WeightScaling(norm=q, classes=classes).fit(probs, y) for q in (1, 2))
-    ways = {
+    test_predictions = {
         "ece": test_probs,
         "ece_temperature": softmax(test / temperature),
         "ece_weight": scaled_by_weight(test_probs, weight),
@@ -285,30 +288,33 @@ def measure(
         "ece_weight_median": median.predict_proba(test_probs),
         "ece_weight_squares": squares.predict_proba(test_probs),
     }
-    found = {
+    values = {
         "accuracy": metrics.accuracy(test_probs, test_y),
         "log_loss": metrics.log_loss(test_probs, test_y, eps=EPS),
         "confidence": float(test_probs.max(axis=1).mean()),
         "temperature": temperature,
         "weight": weight,
-        **{name: metrics.ece(own, test_y) for name, own in ways.items()},
+        **{
+            name: metrics.ece(predictions, test_y) for name, predictions in test_predictions.items()
+        },
     }
-    return {name: found[name] for name in MEASURED}
+    return {name: values[name] for name in MEASURED}
 
 
 def _case(
     data: str, network: str, loss: str, answers: list[dict[str, float]], shared: float
 ) -> dict[str, Any]:
+    """Summarize the repeats of one combination of data, network and loss."""
     values = {key: [answer[key] for answer in answers] for key in MEASURED}
-    gaps = {
-        name: difference(values[one], values[other], shared)
-        for name, (one, other) in COMPARED.items()
+    differences = {
+        name: difference(values[first], values[second], shared)
+        for name, (first, second) in COMPARED.items()
     }
     return {
         "data": data,
         "network": network,
         "loss": loss,
-        "measures": {key: mean_and_error(own, shared) for key, own in values.items()},
-        "differences": gaps,
+        "measures": {key: mean_and_error(repeated, shared) for key, repeated in values.items()},
+        "differences": differences,
         "values": values,
     }

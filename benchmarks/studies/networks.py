@@ -38,7 +38,7 @@ MEASURED = (
     "structure",
 )
 SMOOTHING, OFFSETS = (0.01, 0.05, 0.1), (1.0, 10.0, 100.0, 1000.0)
-#: Network and width by data; None is the network's own width.
+#: Default teacher, its width and the width of the student, by data. None is the standard width.
 _DEFAULT: dict[str, tuple[str, int | None, int]] = {
     "digits": ("student", 16, 8),
     "made": ("student", 16, 8),
@@ -49,7 +49,7 @@ _DEFAULT: dict[str, tuple[str, int | None, int]] = {
 
 
 def load(name: str, folder: str | Path | None = None) -> Images:
-    """Return a set of images by its name in :data:`DATA`; "made" ones have known similarity."""
+    """Load the images of a name in :data:`DATA`; "made" are synthetic, of known similarity."""
     check_choice(name, "data", DATA)
     return made_images() if name == "made" else load_images(name, folder)  # type: ignore[arg-type]
 
@@ -79,56 +79,58 @@ def run(
 ) -> dict[str, Any]:
     r"""Train networks without, with constant and with instance-based smoothing, and compare them.
 
-    A fifth of the training images of each class validates. Networks are trained for all smoothing
-    factors, and instance-based ones for all offsets too, each from several seeds; the setting with
-    the lowest mean log loss on the images of validation is kept. It is measured on the test images
-    before and after temperature scaling, and teaches a smaller network, a student.
+    A fifth of the training images of each class is used for validation. Networks are trained for
+    all smoothing factors, and with instance-based smoothing also for all offsets, each with several
+    seeds. The setting with the lowest mean log loss on the validation images is selected. Its
+    networks are measured on the test images before and after temperature scaling, and are the
+    teachers of smaller networks, the students.
 
     Parameters
     ----------
     data : {"digits", "made", "cifar10", "cifar100", "fashion_mnist"}
     out : path
-        Folder for ``networks.csv``, a row for each network, ``networks.json``, and the pictures
-        ``logits.svg`` and ``logits_three.svg``.
+        Folder for ``networks.csv``, with a row for each network, ``networks.json``, and the
+        pictures ``logits.svg`` and ``logits_three.svg``.
     folder : path, optional
-        Where files of images lie; see :func:`benchmarks.studies.training.load_images`.
+        Folder of the image files; see :func:`benchmarks.studies.training.load_images`.
     images : Images, optional
-        Instead of reading them; ``data`` then only says which network is the default.
+        Images to use instead of files; ``data`` then only determines the default network.
     network : {"student", "resnet18", "resnet34", "resnet50", "densenet", "inception"}, optional
         The teacher. By default the student of width 16 for digits and made images, ResNet-18 for
         CIFAR-10, ResNet-50 for CIFAR-100, and DenseNet for Fashion-MNIST.
     width : int, optional
-        Of the student, a ResNet or Inception as teacher, in channels.
+        Width in channels of the teacher, if it is the student network, a ResNet or Inception.
     seeds : int
-        Networks of each setting.
+        Number of networks of each setting.
     epochs, patience : int
     batch_size : int, optional
         By default 64 for digits and made images, and 128 for others.
     learning_rate : float
     smoothing, offsets : sequences of float
-        The grid. The source's second parameter, a factor of logits, cancels out; offsets take its
-        place.
+        The grid. The source's second parameter, a factor of the logits, cancels out; offsets
+        replace it.
     temperature, share : float
-        Of distillation; see :func:`benchmarks.studies.training.distillation`.
+        Parameters of :func:`benchmarks.studies.training.distillation`.
     projection : {"tsne", "pca"}
-        Of the pictures.
+        Projection of the logits in the pictures.
     checkpoints : bool
-        Whether to keep states in the folder ``checkpoints`` of ``out``, from which a study that was
-        interrupted goes on.
+        Whether to store states in the folder ``checkpoints`` of ``out``. An interrupted study
+        resumes from them.
     about : mapping of str to str, optional
-        Versions and the like, written to the summary.
+        Versions and similar facts, written to the summary.
     progress : callable, optional
-        Called with what is done, and the number of epochs done and of all.
+        Called with the current step, the number of finished epochs and the total number.
 
     Returns
     -------
     dict
-        The content of ``networks.json``: ``table``, for each method, before and after temperature
-        scaling, the mean over seeds of each of :data:`MEASURED`, half the width of its 95 %
-        interval, and the setting; ``claims`` of the source, judged; ``published`` figures of the
-        same data and a like network, or None; ``seconds`` of each training.
-        "structure" is the correlation of the classes' similarities with those of other networks
-        without smoothing; ``designed`` that with the similarities by design, where known.
+        The content of ``networks.json``. ``table`` contains, for each method before and after
+        temperature scaling, the mean over seeds of each of :data:`MEASURED`, half the width of its
+        95 % interval, and the setting. ``claims`` are verdicts on claims of the source.
+        ``published`` are figures of the same data and a similar network, or None. ``seconds`` are
+        those of each training. "structure" is the correlation of the class similarities with those
+        of other networks without smoothing; ``designed`` is the correlation with the similarities
+        by design, if they are known.
 
     References
     ----------
@@ -141,11 +143,11 @@ def run(
     count = check_count(seeds, "seeds")
     if images is None:
         images = load(data, folder)
-    kept_results = Results("networks", out, about)
-    place = kept_results.folder
-    kind, own_width, student_width = _DEFAULT[data]
-    name = network or kind
-    chosen_width = width if width is not None or name != kind else own_width
+    store = Results("networks", out, about)
+    results_folder = store.folder
+    default_network, default_width, student_width = _DEFAULT[data]
+    name = network or default_network
+    chosen_width = width if width is not None or name != default_network else default_width
     small = data in ("digits", "made")
     trainings = Trainings(
         images,
@@ -159,7 +161,7 @@ def run(
             learning_rate,
             temperature,
             share,
-            str(place / "checkpoints") if checkpoints else None,
+            str(results_folder / "checkpoints") if checkpoints else None,
         ),
         progress,
     )
@@ -169,16 +171,16 @@ def run(
         "constant": trainings.constant_teachers(smoothing),
         "instance": trainings.instance_teachers(plain, smoothing, offsets),
     }
-    best = {method: choose(each) for method, each in settings.items()}
+    best = {method: choose(teachers) for method, teachers in settings.items()}
     results = _measure(trainings, best)
     labels = images.test_labels
     logits = {method: teacher.logits["test"][0] for method, teacher in best.items()}
     designed = images.similarity
     three = three_classes(similarity(logits["none"], labels) if designed is None else designed)
     names = images.class_names
-    draw_logits(place / "logits.svg", logits, labels, names, projection)
-    draw_logits(place / "logits_three.svg", logits, labels, names, projection, three)
-    kept_results.table("networks", _HEADER, _rows(settings, labels))
+    draw_logits(results_folder / "logits.svg", logits, labels, names, projection)
+    draw_logits(results_folder / "logits_three.svg", logits, labels, names, projection, three)
+    store.table("networks", _HEADER, _rows(settings, labels))
     summary = {
         "data": data,
         "images": {name: len(part) for name, part in trainings.parts.items()},
@@ -197,11 +199,11 @@ def run(
             method: [agreement(similarity(z, labels), designed) for z in teacher.logits["test"]]
             for method, teacher in best.items()
         }
-    return kept_results.summary("networks", summary)
+    return store.summary("networks", summary)
 
 
 def _maker(name: str, images: Images, width: int | None) -> Callable[[Any], Any]:
-    """Return a function that makes a network for the images."""
+    """Return a function that builds a network for the images from random number generators."""
     from benchmarks.studies.training import networks
 
     check_choice(name, "network", NETWORKS)
@@ -223,38 +225,44 @@ def _maker(name: str, images: Images, width: int | None) -> Callable[[Any], Any]
 def _measure(
     trainings: Trainings, best: Mapping[str, Teacher]
 ) -> dict[tuple[str, bool], dict[str, np.ndarray]]:
-    """Return all measures (seeds,), by method and whether temperatures are scaled."""
+    """Compute all measures (seeds,), by method and by whether temperatures are scaled."""
     labels = trainings.images.test_labels
-    known = trainings.split.validation_labels
-    scales = {m: inverse_temperatures(t, known) for m, t in best.items()}
+    validation_labels = trainings.split.validation_labels
+    scales = {m: inverse_temperatures(t, validation_labels) for m, t in best.items()}
     teacher_logits, results = [], {}
-    plain = [similarity(z, labels) for z in best["none"].logits["test"]]
+    plain_similarities = [similarity(z, labels) for z in best["none"].logits["test"]]
     for method, teacher in best.items():
-        structure = kept([similarity(z, labels) for z in teacher.logits["test"]], plain)
+        structure = kept(
+            [similarity(z, labels) for z in teacher.logits["test"]], plain_similarities
+        )
         for scaled in (False, True):
-            by = scales[method] if scaled else np.ones(len(scales[method]))
-            factor = by[:, None, None]
-            each = [measure(z, labels) for z in teacher.logits["test"] * factor]
-            own = {key: np.array([facts[key] for facts in each]) for key in each[0]}
-            results[method, scaled] = {**own, "structure": structure, "inverse_temperature": by}
+            inverse_temperature = scales[method] if scaled else np.ones(len(scales[method]))
+            factor = inverse_temperature[:, None, None]
+            by_seed = [measure(z, labels) for z in teacher.logits["test"] * factor]
+            results[method, scaled] = {
+                **{key: np.array([facts[key] for facts in by_seed]) for key in by_seed[0]},
+                "structure": structure,
+                "inverse_temperature": inverse_temperature,
+            }
             teacher_logits.append((teacher.logits["train"] * factor).astype(np.float32))
     students = trainings.students(np.stack(teacher_logits))
-    for own, every in zip(results.values(), students, strict=True):
-        each = [measure(z, labels) for z in every]
+    for measures, student_logits in zip(results.values(), students, strict=True):
+        by_seed = [measure(z, labels) for z in student_logits]
         for key in ("accuracy", "log_loss"):
-            own[f"student_{key}"] = np.array([facts[key] for facts in each])
+            measures[f"student_{key}"] = np.array([facts[key] for facts in by_seed])
     return results
 
 
 def _table(
     results: Mapping[tuple[str, bool], Mapping[str, np.ndarray]], best: Mapping[str, Teacher]
 ) -> list[dict[str, Any]]:
+    """Summarize the measures of each method over seeds."""
     rows = []
-    for (method, scaled), own in results.items():
+    for (method, scaled), measures in results.items():
         facts = {}
         for key in (*MEASURED, "inverse_temperature"):
-            mean, half = mean_and_interval(own[key])
-            facts[key] = {"mean": mean, "half_width": half, "seeds": own[key].tolist()}
+            mean, half = mean_and_interval(measures[key])
+            facts[key] = {"mean": mean, "half_width": half, "seeds": measures[key].tolist()}
         rows.append(
             {"method": method, "scaled": scaled, "setting": best[method].setting, "measures": facts}
         )
@@ -276,7 +284,7 @@ _HEADER = [
 
 
 def _rows(settings: Mapping[str, Sequence[Teacher]], labels: np.ndarray) -> list[list[Any]]:
-    """Return a row for each teacher."""
+    """Arrange the measures of the teachers as a row for each network."""
     rows = []
     for method in METHODS:
         for teacher in settings[method]:

@@ -1,4 +1,4 @@
-"""Two methods on the same rows: the mean difference, its standard error, and what they say."""
+"""Compare two methods on the same rows: mean difference, standard error, and verdict."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ import numpy as np
 
 
 def paired(first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
-    """Return the mean of first - second over rows (n,), and its standard error.
+    """Compute the mean of first - second over rows (n,), and its standard error.
 
     Examples
     --------
     >>> paired(np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.0, 2.0, 2.0, 4.0]))["difference"]
     0.5
     """
-    apart = np.asarray(first, float) - np.asarray(second, float)
-    error = apart.std(ddof=1) / np.sqrt(len(apart))
-    return {"difference": float(apart.mean()), "error": float(error)}
+    differences = np.asarray(first, float) - np.asarray(second, float)
+    error = differences.std(ddof=1) / np.sqrt(len(differences))
+    return {"difference": float(differences.mean()), "error": float(error)}
 
 
-def verdict(found: dict[str, Any], apart: float = 2.0) -> str:
-    """Say whether the first is less: "holds", "fails", or "open" within two standard errors.
+def verdict(comparison: dict[str, Any], num_errors: float = 2.0) -> str:
+    """Test whether the first is less: "holds", "fails", or "open" within two standard errors.
 
-    Of few rows let ``apart`` be a quantile of Student's t.
+    For few rows, pass a quantile of Student's t as ``num_errors``.
 
     Examples
     --------
     >>> [verdict({"difference": d, "error": 0.1}) for d in (-0.3, -0.1, 0.3)]
     ['holds', 'open', 'fails']
     """
-    if abs(found["difference"]) <= apart * found["error"]:
+    if abs(comparison["difference"]) <= num_errors * comparison["error"]:
         return "open"
-    return "holds" if found["difference"] < 0 else "fails"
+    return "holds" if comparison["difference"] < 0 else "fails"
 
 
 def row_losses(probs: np.ndarray, y: np.ndarray, eps: float) -> np.ndarray:
-    """Return the log loss (n,) of each row of probabilities (n, k), clipped at eps.
+    """Compute the log loss (n,) of each row of probabilities (n, k), clipped at eps.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How studies print: one kind of table, plain lines, and progress."""
+"""Print the results of studies: tables, plain lines, and progress."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _WIDTH = 118
 
 
 def make_console() -> Console:
-    """Return a console wide enough for the tables."""
+    """Make a console that is wide enough for the tables."""
     return Console(width=max(Console().width, _WIDTH))
 
 
 def say(console: Console, line: str) -> None:
-    """Print a line as it is, without colors."""
+    """Print a line unchanged, without colors."""
     console.print(line, highlight=False, markup=False)
 
 
@@ -34,9 +34,10 @@ def show_table(
     words: int = 1,
     last: Sequence[str] = (),
 ) -> None:
-    """Print a table whose first columns are ``words`` and all others numbers.
+    """Print a table.
 
-    ``last`` is a row below a line.
+    The first columns, ``words`` in number, are text and left-aligned; all others are numbers and
+    right-aligned. ``last`` is a final row below a line.
     """
     table = Table(
         title=title,
@@ -45,8 +46,8 @@ def show_table(
         padding=(0, 0, 0, 1),
         min_width=len(title),
     )
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if place < words else "right")
+    for column, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if column < words else "right")
     for row in rows:
         table.add_row(*row)
     if last:
@@ -57,7 +58,7 @@ def show_table(
 
 @contextlib.contextmanager
 def progress_bar(first: str) -> Iterator[store.Progress]:
-    """Show a bar on standard error, if that is a terminal; ``first`` stands there until a step."""
+    """Show a progress bar if standard error is a terminal, with ``first`` before the first step."""
     terminal = Console(stderr=True)
     with Progress(
         TextColumn("{task.description:<38}"),

@@ -1,8 +1,8 @@
 """Published figures of label smoothing in networks: table 12 of the thesis.
 
-Its columns but the deviations, of which those of the students' accuracy are in no certain unit. A
-picture of the table that is published with the source's code has 85.63, .452 and .039 in the last
-row of Inception-V4, for 85.90, .448 and .042.
+The standard deviations are omitted; the unit of those of the students' accuracy is unclear.
+A picture of the table in the source's code has 85.63, 0.452 and 0.039 in the last row of
+Inception-V4, instead of 85.90, 0.448 and 0.042.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 SOURCE = "M. Maher (2020), table 12: means over three seeds"
 MEASURES = "accuracy", "log_loss", "ece", "student_accuracy", "student_log_loss"
 ROWS = tuple((m, scaled) for m in ("none", "constant", "instance") for scaled in (False, True))
-#: By data and network as it was called: a line for each smoothing before and after temperature
-#: scaling; accuracy in percent.
+#: Figures by data and published name of the network: a row for each smoothing before and after
+#: temperature scaling; accuracy in percent.
 FIGURES = {
     ("cifar10", "ResNet18"): (
         (88.81, 0.362, 0.042, 84.11, 0.972),
@@ -49,8 +49,9 @@ FIGURES = {
         (93.96, 0.215, 0.029, 93.6, 0.714),
     ),
 }
-#: The names of ours; published code has blocks of two 3x3 convolutions in what it calls ResNet50.
-_CALLED = {
+#: Published names of our networks. ResNet50 has blocks of two 3x3 convolutions in the published
+#: code.
+_PUBLISHED_NAMES = {
     "resnet18": "ResNet18",
     "inception": "InceptionV4",
     "resnet34": "ResNet50",
@@ -60,15 +61,15 @@ _CALLED = {
 
 
 def published(data: str, network: str) -> dict[str, Any] | None:
-    """Return what is published of the data and a like network, if anything is.
+    """Look up published figures of the data and a similar network.
 
     Returns
     -------
-    dict
-        ``source``, ``network`` as it was called, and ``rows``: method, scaled and measures, as in
-        the study's own table.
+    dict or None
+        ``source``, the published name of the ``network``, and ``rows``: method, scaled and
+        measures, as in the table of the study. None if there are no published figures.
     """
-    name = _CALLED.get(network, "")
+    name = _PUBLISHED_NAMES.get(network, "")
     if (data, name) not in FIGURES:
         return None
     figures = FIGURES[data, name]

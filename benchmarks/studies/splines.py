@@ -1,8 +1,9 @@
-"""Splines on predictions of several classes, clipped ones beside them, as B. Lucena compares.
+"""Splines compared with clipping on multi-class predictions, as in B. Lucena's paper.
 
-His networks are not to be had. So what he claims of them is judged on predictions of others, where
-validation rows calibrate, or where there are none one half of the test rows of each class the other
-half; and on small networks trained here, epoch by epoch (``_spline_training``).
+The networks of the paper are not available. Its claims are tested on predictions of other networks
+instead, calibrated with their validation rows; without validation rows, each half of the test rows
+of each class calibrates the other half. They are also tested on small networks trained here, epoch
+by epoch (``_spline_training``).
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ __all__ = ["CLAIMS", "METHODS", "clip", "run"]
 
 #: Minimal probabilities of clipping, as published.
 P_MIN = (0.01, 0.001, 0.0001, 0.00001)
-#: As published, but "default"; and "logit, unity prior" is as the author's package has it.
+#: Methods with the published options, except "default rule"; "logit spline, unity prior" has the
+#: options of the author's package.
 METHODS: dict[str, Callable[[], Any]] = {
     "temperature": Temperature,
     "isotonic": lambda: OneVsRest(Isotonic()),
@@ -46,10 +48,10 @@ METHODS: dict[str, Callable[[], Any]] = {
     ),
 }
 _PACKAGE = "splinecalib 0.0.13"
-#: Of more classes than this only methods that claims are about are fitted.
-_FEW = 10
+#: With more classes, only the methods that occur in claims are fitted.
+_MAX_CLASSES_ALL_METHODS = 10
 MEASURES = ("log_loss", "accuracy", "brier_score", "class_wise_ece")
-#: Claims that one is less than another: what is compared, and which methods.
+#: Claims that the first method has less loss than the second: measure and both methods.
 CLAIMS: dict[str, tuple[str, str, str]] = {
     "log loss: spline below uncalibrated": ("log_loss", "compact spline", "uncalibrated"),
     "log loss: spline below clipping": ("log_loss", "compact spline", "clipped, best"),
@@ -57,15 +59,15 @@ CLAIMS: dict[str, tuple[str, str, str]] = {
     "log loss: compact logit below probability": ("log_loss", "compact spline", "spline"),
     "errors: spline below uncalibrated": ("error", "compact spline", "uncalibrated"),
 }
-#: Methods of small networks: as published, and the one for few rows.
+#: Methods that are fitted to small networks: the published one, and one for few rows.
 _TRAINED = ("compact spline", "logit spline, unity prior")
-#: Whose curves are kept, and at which log odds.
-_DRAWN = "kull_densenet40_c10"
-_AT = np.linspace(-14, 14, 57)
+#: The network whose curves are stored, and the log odds at which they are evaluated.
+_CURVES_NETWORK = "kull_densenet40_c10"
+_CURVES_LOG_ODDS = np.linspace(-14, 14, 57)
 
 
 def clip(probs: np.ndarray, p_min: float) -> np.ndarray:
-    """Raise probabilities (n, k) to a minimum, and divide rows by their sum.
+    """Raise probabilities (n, k) to a minimum, and normalize the rows.
 
     Examples
     --------
@@ -85,22 +87,24 @@ def run(
     about: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Calibrate every network by every method, train small ones, and judge the claims.
+    """Calibrate every network by every method, train small networks, and test the claims.
 
     Parameters
     ----------
     data : path
-        As for :func:`benchmarks.studies.cnn.run`; and ``adult_randomforest.npz`` there.
+        Folder as for :func:`benchmarks.studies.cnn.run`, optionally with
+        ``adult_randomforest.npz``.
     out : path
-        Folder for ``splines.json`` and ``parts``, made if it is missing.
+        Folder for ``splines.json`` and ``parts``, created if it is missing.
     networks : sequence of str, optional
         Names of networks; by default all.
     seeds : int
-        Of the small networks: splits of the images, first weights and orders of batches.
+        Number of seeds of the small networks. A seed determines the split of the images, the
+        initial weights and the order of batches.
     about : mapping of str to str, optional
-        Versions and the like that results depend on; written to the summary.
+        Versions and similar facts that results depend on; written to the summary.
     progress : callable, optional
-        Called with what is done, the number of parts done and that of all parts.
+        Called with the next step, the number of finished parts and the total number of parts.
 
     Returns
     -------
@@ -108,7 +112,7 @@ def run(
         The content of ``splines.json``. ``networks``, by name: numbers of rows, ``methods`` with
         their measures, ``claims`` with differences, standard errors over rows and verdicts, and
         ``curves`` of one network. ``training``: losses and accuracies by epoch and seed.
-        ``forest``: log losses and claims of a random forest, None if its file is not there.
+        ``forest``: log losses and claims for a random forest, or None if its file is missing.
 
     Raises
     ------
@@ -119,8 +123,8 @@ def run(
 
     Notes
     -----
-    "clipped, best" is the best on the test rows of the four minimal probabilities, as published;
-    "clipped" the best on the calibration rows. Log losses are clipped at 1e-15.
+    "clipped, best" uses the best of the four minimal probabilities on the test rows, as published;
+    "clipped" uses the best on the calibration rows. Log losses are clipped at 1e-15.
 
     References
     ----------
@@ -133,9 +137,9 @@ def run(
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
     paths = find_networks(Path(data), networks)
-    kept = Results("splines", out, about)
+    store = Results("splines", out, about)
     steps: list[str | int] = [*paths, *range(seeds)]
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     trained = []
 
     def describe(step: str | int) -> str:
@@ -145,58 +149,70 @@ def run(
         if isinstance(step, int):
             name = f"splines-training-{step}"
             question = {"seed": step, "epochs": list(CHECKPOINTS), "methods": list(_TRAINED)}
-            trained.append(kept.part(name, question, lambda old, seed=step: old or _train(seed)))
+            trained.append(store.part(name, question, lambda old, seed=step: old or _train(seed)))
             continue
         network = read_network(step, paths[step])
         names = methods_of(network)
         question = {"network": step, "data": network.digest, "methods": names}
-        found[step] = kept.part(
+        results[step] = store.part(
             f"splines-{step}",
             question,
             lambda old, network=network, names=names: old or evaluate(network, names),
         )
     training = {"checkpoints": list(CHECKPOINTS), "rows": ROWS, "seeds": trained}
-    summary = {"eps": EPS, "p_min": list(P_MIN), "networks": found, "training": training}
+    summary = {"eps": EPS, "p_min": list(P_MIN), "networks": results, "training": training}
     forest = find_forest(Path(data))
     summary["forest"] = None if forest is None else run_forest(forest)
-    return kept.summary("splines", summary)
+    return store.summary("splines", summary)
 
 
 def methods_of(network: Network) -> list[str]:
-    """Return the methods to fit; the author's package, which is slow, where it is and fits once."""
-    if network.scores.shape[1] > _FEW:
-        claimed = {name for _, *pair in CLAIMS.values() for name in pair}
-        return [name for name in METHODS if name in claimed]
-    once = network.split == "validation rows" and find_spec("splinecalib") is not None
-    return [*METHODS, *[_PACKAGE] * once]
+    """Select the methods to fit.
+
+    The author's package is slow, so it is included only if a single fit suffices, and only if it is
+    installed.
+    """
+    if network.scores.shape[1] > _MAX_CLASSES_ALL_METHODS:
+        in_claims = {name for _, *pair in CLAIMS.values() for name in pair}
+        return [name for name in METHODS if name in in_claims]
+    run_package = network.split == "validation rows" and find_spec("splinecalib") is not None
+    return [*METHODS, *[_PACKAGE] * run_package]
 
 
 def evaluate(network: Network, names: Sequence[str]) -> dict[str, Any]:
-    """Return measures of methods on one network, and what its rows say of the claims."""
-    own = network.scores, network.y
+    """Compute the measures of methods on one network, and test the claims on its rows."""
+    calibration = network.scores, network.y
     test = network.test_scores, network.test_y
-    pairs = [(own, test)] if network.split == "validation rows" else [(own, test), (test, own)]
+    pairs = (
+        [(calibration, test)]
+        if network.split == "validation rows"
+        else [(calibration, test), (test, calibration)]
+    )
     y = np.concatenate([rows[1] for _, rows in pairs])
     k = network.scores.shape[1]
     probs: dict[str, np.ndarray] = {}
     seconds: dict[str, float] = {}
-    plain = [[_probabilities(rows[0], network.inputs) for rows in pair] for pair in pairs]
-    probs["uncalibrated"] = np.concatenate([test for _, test in plain])
-    probs |= clipped(plain, [pair[0][1] for pair in pairs], y)
+    uncalibrated = [[_probabilities(rows[0], network.inputs) for rows in pair] for pair in pairs]
+    probs["uncalibrated"] = np.concatenate([test for _, test in uncalibrated])
+    probs |= clipped(uncalibrated, [pair[0][1] for pair in pairs], y)
     for name in names:
         make = _Package if name == _PACKAGE else METHODS[name]
         start = time.perf_counter()
         parts = []
-        for ((scores, labels), (others, _)), both in zip(pairs, plain, strict=True):
+        for ((scores, labels), (test_scores, _)), probability_pair in zip(
+            pairs, uncalibrated, strict=True
+        ):
             fitted = make()
             if isinstance(fitted, _Package):
-                parts.append(fitted.fit(both[0], labels).predict_proba(both[1]))
+                parts.append(
+                    fitted.fit(probability_pair[0], labels).predict_proba(probability_pair[1])
+                )
             else:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)
                     options = {"inputs": network.inputs, "classes": range(k)}
                     fitted.set_params(**options).fit(scores, labels)
-                parts.append(fitted.predict_proba(others))
+                parts.append(fitted.predict_proba(test_scores))
         probs[name] = np.concatenate(parts)
         seconds[name] = round((time.perf_counter() - start) / len(pairs), 2)
     methods = {name: measures(p, y) | {"seconds": seconds.get(name)} for name, p in probs.items()}
@@ -207,26 +223,26 @@ def evaluate(network: Network, names: Sequence[str]) -> dict[str, Any]:
         "methods": methods,
         "claims": judge(probs, y),
     }
-    if network.name == _DRAWN:
+    if network.name == _CURVES_NETWORK:
         answer["curves"] = curves(network)
     return answer
 
 
 def clipped(
-    plain: Sequence[Sequence[np.ndarray]], labels: Sequence[np.ndarray], y: np.ndarray
+    uncalibrated: Sequence[Sequence[np.ndarray]], labels: Sequence[np.ndarray], y: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return clipped probabilities: as the test rows prefer, and as the calibration rows do."""
-    tried = [np.concatenate([clip(test, p) for _, test in plain]) for p in P_MIN]
-    best = min(tried, key=lambda p: row_losses(p, y, EPS).mean())
-    own = []
-    for (fit, test), label in zip(plain, labels, strict=True):
-        chosen = min(P_MIN, key=lambda p: row_losses(clip(fit, p), label, EPS).mean())
-        own.append(clip(test, chosen))
-    return {"clipped, best": best, "clipped": np.concatenate(own)}
+    """Clip probabilities at the minimum that is best on test rows, and on calibration rows."""
+    candidates = [np.concatenate([clip(test, p) for _, test in uncalibrated]) for p in P_MIN]
+    best = min(candidates, key=lambda p: row_losses(p, y, EPS).mean())
+    parts = []
+    for (calibration, test), label in zip(uncalibrated, labels, strict=True):
+        p_min = min(P_MIN, key=lambda p: row_losses(clip(calibration, p), label, EPS).mean())
+        parts.append(clip(test, p_min))
+    return {"clipped, best": best, "clipped": np.concatenate(parts)}
 
 
 def measures(probs: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """Return log loss, accuracy, Brier score and class-wise error of probabilities (n, k)."""
+    """Compute log loss, accuracy, Brier score and class-wise ECE of probabilities (n, k)."""
     return {
         "log_loss": metrics.log_loss(probs, y, eps=EPS),
         "accuracy": metrics.accuracy(probs, y),
@@ -236,30 +252,30 @@ def measures(probs: np.ndarray, y: np.ndarray) -> dict[str, float]:
 
 
 def judge(probs: Mapping[str, np.ndarray], y: np.ndarray) -> dict[str, Any]:
-    """Return for each claim the difference, its standard error over rows, and the verdict."""
-    found = {}
-    for claim, (what, first, second) in CLAIMS.items():
-        if what == "log_loss":
+    """Test each claim: compute the difference, its standard error over rows, and the verdict."""
+    result = {}
+    for claim, (measure, first, second) in CLAIMS.items():
+        if measure == "log_loss":
             values = [row_losses(probs[name], y, EPS) for name in (first, second)]
         else:
             values = [(probs[name].argmax(axis=1) != y).astype(float) for name in (first, second)]
-        own = paired(*values)
-        found[claim] = {**own, "verdict": verdict(own)}
-    return found
+        comparison = paired(*values)
+        result[claim] = {**comparison, "verdict": verdict(comparison)}
+    return result
 
 
 def curves(network: Network) -> dict[str, Any]:
-    """Return the curve of each class, before rows are divided by their sum, by log odds."""
+    """Compute the calibration curve of each class by log odds, before rows are normalized."""
     probs = _probabilities(network.scores, network.inputs)
-    at = 1 / (1 + np.exp(-_AT))
-    found = []
+    points = 1 / (1 + np.exp(-_CURVES_LOG_ODDS))
+    probabilities = []
     for j in range(probs.shape[1]):
-        one = Spline("compact_logit", penalty="coefficients", rule="best").fit(
+        spline = Spline("compact_logit", penalty="coefficients", rule="best").fit(
             probs[:, j], (network.y == j).astype(int)
         )
-        found.append(one.predict_proba(at)[:, 1].round(5).tolist())
+        probabilities.append(spline.predict_proba(points)[:, 1].round(5).tolist())
     spans = [np.quantile(probs[:, j], [0.001, 0.999]).tolist() for j in range(probs.shape[1])]
-    return {"log_odds": _AT.tolist(), "probabilities": found, "spans": spans}
+    return {"log_odds": _CURVES_LOG_ODDS.tolist(), "probabilities": probabilities, "spans": spans}
 
 
 def _probabilities(scores: np.ndarray, inputs: str) -> np.ndarray:
@@ -269,24 +285,24 @@ def _probabilities(scores: np.ndarray, inputs: str) -> np.ndarray:
 
 
 def _train(seed: int) -> dict[str, Any]:
-    """Return losses and accuracies by epoch, of networks that were trained with one seed."""
-    found: dict[str, Any] = {}
+    """Train networks with one seed, and compute losses and accuracies by epoch."""
+    result: dict[str, Any] = {}
     for scheme, steps in train(seed).items():
         table: dict[str, list[dict[str, float]]] = {}
-        for own, labels, test, y in steps:
-            probs = {"uncalibrated": test, **clipped([(own, test)], [labels], y)}
+        for calibration, labels, test, y in steps:
+            probs = {"uncalibrated": test, **clipped([(calibration, test)], [labels], y)}
             for name in _TRAINED:
-                fitted = METHODS[name]().set_params(classes=range(own.shape[1]))
+                fitted = METHODS[name]().set_params(classes=range(calibration.shape[1]))
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)
-                    probs[name] = fitted.fit(own, labels).predict_proba(test)
+                    probs[name] = fitted.fit(calibration, labels).predict_proba(test)
             for name, p in probs.items():
                 table.setdefault(name, []).append(measures(p, y))
-        found[scheme] = {
+        result[scheme] = {
             name: {key: [row[key] for row in rows] for key in ("log_loss", "accuracy")}
             for name, rows in table.items()
         }
-    return found
+    return result
 
 
 class _Package:

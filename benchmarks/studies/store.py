@@ -1,4 +1,4 @@
-"""Where studies keep results: files that are whole or not there, and that say what they answer."""
+"""Files of studies' results: written atomically, and marked with the question they answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 T = TypeVar("T")
-#: Called with what is done next, the number of steps done and that of all.
+#: Called with the next step, the number of finished steps and the total number.
 Progress = Callable[[str, int, int], None]
 _SUM = "sha256"
 
@@ -28,11 +28,11 @@ class Results:
     Parameters
     ----------
     study : str
-        Its name, which parts are marked with.
+        Name of the study; parts are marked with it.
     out : path
-        Made if it is missing.
+        The folder, created if it is missing.
     about : mapping of str to str, optional
-        Versions and the like that results depend on.
+        Versions and similar facts that results depend on.
     """
 
     def __init__(self, study: str, out: str | Path, about: Mapping[str, str] | None = None) -> None:
@@ -41,32 +41,37 @@ class Results:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def part(self, name: str, question: Mapping[str, Any], complete: Callable[[Any], Any]) -> Any:
-        """Return the answer to a question, from its file as far as it is there.
+        """Read the answer to a question from its file, and complete it if necessary.
 
-        ``complete`` takes what was kept, None if there is nothing or it is broken or answers
-        another question, and returns the whole answer: what it was given, if nothing is missing.
+        ``complete`` takes the stored answer and returns the complete one: the same object if
+        nothing is missing. The stored answer is None if there is no file, or the file is broken or
+        answers a different question.
         """
         path = self.folder / "parts" / f"{name}.json"
-        asked = {"study": f"bayescal study {self._study}", **question, "about": self.about}
-        kept = _recall(path, asked)
-        answer = complete(kept)
-        if answer is not kept:
+        marked_question = {
+            "study": f"bayescal study {self._study}",
+            **question,
+            "about": self.about,
+        }
+        stored = _recall(path, marked_question)
+        answer = complete(stored)
+        if answer is not stored:
             path.parent.mkdir(exist_ok=True)
-            content = {"question": asked, "answer": answer}
+            content = {"question": marked_question, "answer": answer}
             write_json(path, {**content, _SUM: _checksum(content)})
         return answer
 
     def table(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Write ``NAME.csv``; numbers keep all their digits."""
+        """Write ``NAME.csv``, with all digits of the numbers."""
         text = io.StringIO(newline="")
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(header)
         writer.writerows(rows)
         _write_text(self.folder / f"{name}.csv", text.getvalue())
 
-    def summary(self, name: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    def summary(self, name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Write ``NAME.json``, with its provenance, and return its content."""
-        content = {"provenance": provenance(), "about": self.about, **found}
+        content = {"provenance": provenance(), "about": self.about, **facts}
         write_json(self.folder / f"{name}.json", content)
         return content
 
@@ -74,23 +79,23 @@ class Results:
 def counted(
     steps: Iterable[T], describe: Callable[[T], str], progress: Progress | None
 ) -> Iterator[T]:
-    """Yield the steps, and report each before it is done, and the end."""
-    every = list(steps)
-    for done, step in enumerate(every):
+    """Yield the steps; report each step before it starts, and the end of the last."""
+    all_steps = list(steps)
+    for done, step in enumerate(all_steps):
         if progress:
-            progress(describe(step), done, len(every))
+            progress(describe(step), done, len(all_steps))
         yield step
     if progress:
-        progress("", len(every), len(every))
+        progress("", len(all_steps), len(all_steps))
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON in one piece."""
+    """Write JSON atomically."""
     _write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
 
 def write_figure(path: Path, figure: Figure) -> None:
-    """Write a figure as SVG in one piece: text stays text, and equal figures give equal files."""
+    """Write a figure as SVG atomically; text stays text, and equal figures give equal files."""
     import matplotlib as mpl
 
     options: Any = {"svg.fonttype": "none", "svg.hashsalt": "bayescal"}
@@ -106,10 +111,11 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def _recall(path: Path, question: Mapping[str, Any]) -> Any:
+    """Read a stored answer; None if it is missing, broken or answers a different question."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        whole = content.pop(_SUM) == _checksum(content)
-        return content["answer"] if whole and content["question"] == question else None
+        is_intact = content.pop(_SUM) == _checksum(content)
+        return content["answer"] if is_intact and content["question"] == question else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 

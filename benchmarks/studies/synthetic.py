@@ -1,8 +1,8 @@
-"""The synthetic study: ten methods on data from known generative models, and what none can beat.
+"""The synthetic study: compare ten methods with the optimum, on known generative models.
 
-Logistic regressions and predictions that know the prior, compared as the classes separate, as the
-training set grows, and as it becomes unbalanced. Beside them stand the exact posterior predictive
-and the predictions that know the parameters.
+The methods are logistic regressions and predictions that know the prior. They are compared as the
+classes separate, as the training set grows, and as it becomes imbalanced. The exact posterior
+predictive and predictions that know the parameters are added for reference.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ def run(
 ) -> dict[str, Any]:
     r"""Compare the methods of the thesis on its synthetic configurations, and test its conclusions.
 
-    In all configurations :math:`x \mid y \sim N(\mu_y, 1)`; each data set has means of its own,
-    drawn from the prior. Training sets have fixed class counts, test sets are balanced.
+    In all configurations :math:`x \mid y \sim N(\mu_y, 1)`, and the means of each data set are
+    drawn from the prior. Training sets have fixed class counts; test sets are balanced.
 
     Parameters
     ----------
     out : path
-        Folder for the results, made if it is missing: ``synthetic.csv`` with a row for each
+        Folder for the results, created if it is missing: ``synthetic.csv`` with a row for each
         configuration, metric and method; ``synthetic_values.csv`` with a row for each data set;
         ``synthetic_pairs.csv`` with the tests of all pairs; ``synthetic.json``; pictures
-        ``figure_22.svg`` and so on; and ``parts``, the finished blocks of data sets.
+        ``figure_22.svg`` and so on; and ``parts`` with the finished blocks of data sets.
     questions : sequence of int
         1, separation of the classes; 2, size of the training set; 3, its share of class 1.
     methods : sequence of str, optional
@@ -64,43 +64,44 @@ def run(
         "ibls" and "cauchy_map"; "preds", "coeffs" and "map", which know the prior, by quadrature;
         "predictive", the exact predictive; and "optimal", which knows the parameters.
     datasets : int
-        For each configuration.
+        Number of data sets of each configuration.
     n_test : int
         Size of each test set.
     seed : int
-        Results depend on it and on nothing else.
+        Seed of all random numbers; equal seeds give equal results.
     about : mapping of str to str, optional
-        Versions and the like; written to the summary.
+        Versions and similar facts; written to the summary.
     progress : callable, optional
-        Called with a configuration, the number of blocks done and that of all blocks.
+        Called with a configuration, the number of finished blocks and the total number of blocks.
 
     Returns
     -------
     dict
-        The content of ``synthetic.json``. By configuration: means, standard errors, deviations and
-        medians of log loss (nats) and ECE (a fraction, ten bins) by method; the shares of fits
-        without a finite optimum; ``floor``, the expected log loss of the predictions that know the
-        parameters, by quadrature; and ``published`` figures, with those marked that lie below the
-        floor. By scope (a configuration, or all of a question) and metric: ``rankings``, of the ten
-        methods of the thesis, and of these with "predictive": average ranks, Friedman's test,
-        and groups of methods that do not differ by Wilcoxon's test with Holm's correction.
-        ``conclusions`` of the thesis with where they hold.
+        The content of ``synthetic.json``. ``configurations`` contains, for each configuration:
+        means, standard errors, standard deviations and medians of log loss (nats) and ECE (a
+        fraction, ten bins) by method; the shares of fits without a finite optimum; ``floor``, the
+        expected log loss of the predictions that know the parameters, by quadrature; and
+        ``published`` figures, with a mark on those below the floor. ``rankings``, by scope (a
+        configuration, or all of a question) and metric, rank the ten methods of the thesis, and
+        these with "predictive": average ranks, Friedman's test, and groups of methods that do not
+        differ by Wilcoxon's test with Holm's correction. ``conclusions`` are those of the thesis,
+        with the configurations in which they hold.
 
     Raises
     ------
     ValueError
-        For unknown questions and methods, and numbers out of range.
+        If questions or methods are unknown, or numbers are out of range.
     OSError
         If results cannot be written.
 
     Notes
     -----
-    What is finished is kept; a run that was killed goes on where it was, and more data sets or
+    Finished blocks are kept: an interrupted run resumes where it stopped, and more data sets or
     questions can be added. Equal configurations of two questions share their data. Data sets are
-    worked on 125 at a time, so fewer take as long.
+    processed in blocks of 125, so fewer data sets take as long.
 
-    A logistic regression without penalty has no finite optimum where a line separates the classes;
-    its coefficients are then those of the last iterate, and its mean log loss says little beside
+    A logistic regression without penalty has no finite optimum if a line separates the classes. Its
+    coefficients are then those of the last iterate, and its mean log loss is less informative than
     its median and ranks.
 
     References
@@ -112,22 +113,22 @@ def run(
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     found = run(
+    ...     result = run(
     ...         folder, questions=[1], methods=["platt", "optimal"], datasets=20, n_test=500
     ...     )
-    >>> facts = found["configurations"]["1b"]
+    >>> facts = result["configurations"]["1b"]
     >>> loss = facts["metrics"]["log_loss"]
     >>> loss["platt"]["mean"] > loss["optimal"]["mean"]
     True
     >>> print(f"{facts['floor']:.4f}", facts["published"]["log_loss"]["preds"]["mean"])
     0.2829 0.1846
     """
-    unknown = [each for each in questions if each not in QUESTIONS]
-    if unknown or not questions:
+    unknown_questions = [q for q in questions if q not in QUESTIONS]
+    if unknown_questions or not questions:
         raise ValueError(f"questions must be among 1, 2 and 3, got {list(questions)}")
     names = [m for m in METHODS if methods is None or m in methods]
-    strange = [m for m in methods or () if m not in METHODS]
-    if strange or not names:
+    unknown_methods = [m for m in methods or () if m not in METHODS]
+    if unknown_methods or not names:
         raise ValueError(f"methods must be among {', '.join(METHODS)}, got {list(methods or ())}")
     datasets = check_count(datasets, "datasets")
     n_test = check_count(n_test, "n_test")
@@ -136,16 +137,16 @@ def run(
             f"datasets and n_test must be at least 2, got {datasets} and {n_test}: standard errors "
             "and balanced test sets need two"
         )
-    kept = Results("synthetic", out, about)
-    folder = kept.folder
-    chosen = configurations(sorted(set(questions)), n_test)
-    values, status, seconds = _sweep(folder, chosen, names, datasets, seed, progress)
-    ranked = rankings(chosen, values)
-    facts = describe(chosen, values, status)
+    store = Results("synthetic", out, about)
+    folder = store.folder
+    selected = configurations(sorted(set(questions)), n_test)
+    values, status, seconds = _sweep(folder, selected, names, datasets, seed, progress)
+    by_scope = rankings(selected, values)
+    facts = describe(selected, values, status)
     pictures = [
         path.name
-        for question in dict.fromkeys(each.question for each in chosen)
-        if (path := draw_ranks(folder, question, chosen, values))
+        for question in dict.fromkeys(configuration.question for configuration in selected)
+        if (path := draw_ranks(folder, question, selected, values))
     ]
     summary = {
         "source": SOURCE,
@@ -157,74 +158,85 @@ def run(
         "configurations": facts,
         "rankings": {
             scope: {
-                metric: {name: each.summary() for name, each in some.items()}
-                for metric, some in metrics.items()
+                metric: {name: ranking.summary() for name, ranking in by_ranking.items()}
+                for metric, by_ranking in metrics.items()
             }
-            for scope, metrics in ranked.items()
+            for scope, metrics in by_scope.items()
         },
-        "conclusions": conclude(facts, ranked),
+        "conclusions": conclude(facts, by_scope),
         "pictures": pictures,
         "seconds": seconds,
     }
-    _write(kept, chosen, summary, values, status, pair_rows(ranked))
-    return kept.summary("synthetic", summary)
+    _write(store, selected, summary, values, status, pair_rows(by_scope))
+    return store.summary("synthetic", summary)
 
 
 def _sweep(
     folder: Path,
-    chosen: Sequence[Configuration],
+    selected: Sequence[Configuration],
     names: Sequence[str],
     datasets: int,
     seed: int,
     progress: Progress | None,
 ) -> tuple[Mapping[str, Values], Mapping[str, Values], dict[str, float]]:
-    """Return values and status by configuration and method, and seconds by stage."""
+    """Run the sweep; return values and status by configuration and method, seconds by stage."""
     first: dict[Any, str] = {}
-    for each in chosen:
-        first.setdefault(each.data, each.name)
-    cells = {each.name: each.cell for each in chosen if first[each.data] == each.name}
+    for configuration in selected:
+        first.setdefault(configuration.data, configuration.name)
+    cells = {
+        configuration.name: configuration.cell
+        for configuration in selected
+        if first[configuration.data] == configuration.name
+    }
     sweep = Run(cells, as_recipes(names), METRICS, datasets, as_key(seed))
     sweep.finish(None, folder / "parts", progress)
-    values = {each.name: sweep.values[first[each.data]] for each in chosen}
-    status = {each.name: sweep.status[first[each.data]] for each in chosen}
+    values = {
+        configuration.name: sweep.values[first[configuration.data]] for configuration in selected
+    }
+    status = {
+        configuration.name: sweep.status[first[configuration.data]] for configuration in selected
+    }
     return values, status, {stage: round(s, 3) for stage, s in sweep.seconds.items()}
 
 
 def _write(
-    kept: Results,
-    chosen: Sequence[Configuration],
+    store: Results,
+    selected: Sequence[Configuration],
     summary: dict[str, Any],
     values: Mapping[str, Values],
     status: Mapping[str, Values],
     pairs: Sequence[Sequence[Any]],
 ) -> None:
+    """Write the three tables of results."""
     moments = "mean", "error", "deviation", "median"
-    rows, single = [], []
-    for each in chosen:
-        facts = summary["configurations"][each.name]
+    rows, single_rows = [], []
+    for configuration in selected:
+        facts = summary["configurations"][configuration.name]
         for metric, methods in facts["metrics"].items():
-            for method, found in methods.items():
-                known = facts["published"][metric].get(method)
+            for method, result in methods.items():
+                figure = facts["published"][metric].get(method)
                 rows.append(
                     [
-                        *(each.name, metric, method, *(found[key] for key in moments)),
+                        *(configuration.name, metric, method, *(result[key] for key in moments)),
                         facts["without_finite_optimum"][method],
-                        *(("", "") if known is None else _published(known)),
+                        *(("", "") if figure is None else _published(figure)),
                     ]
                 )
-        for method, own in values[each.name].items():
-            ended = status[each.name][method]
-            for number, (row, end) in enumerate(zip(own, ended, strict=True)):
-                single.append([each.name, method, number, *row.tolist(), int(end)])
+        for method, scores in values[configuration.name].items():
+            fit_status = status[configuration.name][method]
+            for number, (row, row_status) in enumerate(zip(scores, fit_status, strict=True)):
+                single_rows.append(
+                    [configuration.name, method, number, *row.tolist(), int(row_status)]
+                )
     head = "configuration", "metric", "method", *moments, "without_finite_optimum"
-    kept.table("synthetic", (*head, "published", "impossible"), rows)
+    store.table("synthetic", (*head, "published", "impossible"), rows)
     head = "configuration", "method", "dataset", *METRICS, "status"
-    kept.table("synthetic_values", head, single)
+    store.table("synthetic_values", head, single_rows)
     head = "scope", "metric", "ranking", "better", "worse", "better_rank", "worse_rank", "p_value"
-    kept.table("synthetic_pairs", head, pairs)
+    store.table("synthetic_pairs", head, pairs)
 
 
 def _published(known: Mapping[str, Any]) -> tuple[Any, int]:
-    """Return a published mean, and whether it lies below the floor."""
+    """Return a published mean, and 1 if it lies below the floor or else 0."""
     mean = np.inf if known["mean"] is None else known["mean"]
     return mean, int(known["impossible"])

@@ -1,6 +1,6 @@
-"""What explains differences from K. Valk (2022): its code's own options, one at a time.
+"""Explain differences from the figures of K. Valk (2022) by the options of its code, one by one.
 
-Decision calibration is compared with itself too: soft and hard borders on rows apart.
+Decision calibration with soft borders is also compared with hard borders, on held-out rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["run"]
 _NETWORK = "kull_densenet40_c10"
 _KEYS = ("accuracy", "ece_mass", "class_wise_ece_mass", "brier_score", "log_loss", "loss_gap")
 _STEPS = (1, 2, 5, 10)
-#: Rows with a known truth, that are fitted and that are predicted.
+#: Numbers of fitted and of predicted rows with a known truth.
 _ROWS = 5000, 20_000
 
 
@@ -46,12 +46,12 @@ def run(
     Parameters
     ----------
     data, out : path
-        As in ``benchmarks.studies.cnn.run``; written is ``valk.json``.
+        Folders as in ``benchmarks.studies.cnn.run``; the results are written to ``valk.json``.
     seeds : int
-        Of decision calibration and order-preserving networks.
+        Number of seeds of decision calibration and order-preserving networks.
     sets : int
-        Folds of the calibration rows, and data sets with a known truth, on which soft and hard
-        partitions are compared.
+        Number of folds of the calibration rows, and of data sets with a known truth, on which soft
+        and hard partitions are compared.
     about : mapping of str to str, optional
     progress : callable, optional
         As in ``benchmarks.studies.cnn.run``.
@@ -60,29 +60,29 @@ def run(
     -------
     dict
         The content of ``valk.json``: ``maps``, metrics by map; ``order_preserving`` and
-        ``decision``, the same for each setting and seed; ``published`` figures; ``partitions``, by
-        data and number of steps the means of each kind of border on held-out rows, and mean and
-        standard error of the paired difference, hard minus soft.
+        ``decision``, metrics for each setting and seed; ``published`` figures; ``partitions``, by
+        data and number of steps, the mean metrics of each kind of border on held-out rows, and the
+        mean and standard error of the paired differences, hard minus soft.
 
     Raises
     ------
     ValueError
-        If the network's file is not there or cannot be read.
+        If the network's file is missing or cannot be read.
     """
-    kept = Results("valk", out, about)
+    store = Results("valk", out, about)
     network = read_network(_NETWORK, find_networks(Path(data), [_NETWORK])[_NETWORK])
     z, y, test, test_y = network.scores, network.y, network.test_scores, network.test_y
-    own, drawn = np.arange(len(y)), published.losses(z.shape[1])
+    row_index, random_losses = np.arange(len(y)), published.losses(z.shape[1])
 
     def measured(probs: np.ndarray) -> dict[str, float]:
-        found = {key: MEASURES[key](probs, test_y) for key in _KEYS[:-1]}
-        return found | {"loss_gap": bc.metrics.loss_gap(probs, test_y, losses=drawn)}
+        values = {key: MEASURES[key](probs, test_y) for key in _KEYS[:-1]}
+        return values | {"loss_gap": bc.metrics.loss_gap(probs, test_y, losses=random_losses)}
 
     def loss(inverse: float) -> float:
-        return -float(log_softmax(inverse * z.astype(float), axis=1)[own, y].mean())
+        return -float(log_softmax(inverse * z.astype(float), axis=1)[row_index, y].mean())
 
-    least: Any = minimize_scalar(loss, (0.1, 1.0), method="brent")
-    inverse = float(least.x)
+    optimum: Any = minimize_scalar(loss, (0.1, 1.0), method="brent")
+    inverse = float(optimum.x)
     maps = published.maps(z, y, test, inverse)
     scaled, queries = (published.probabilities(rows * np.float32(inverse)) for rows in (z, test))
 
@@ -91,16 +91,16 @@ def run(
         return [measured(published.order_preserving(z, y, test, fold, seed)) for fold, seed in runs]
 
     def decided(clipped: bool, squares: bool) -> list[dict[str, Any]]:
-        told = []
+        results = []
         for seed in range(seeds):
-            both = published.decisions(scaled, y, queries, test_y, clipped, squares, seed)
-            for floor, (probs, count) in both.items():
-                about = {"clipped": clipped, "least_squares": squares, "floor": floor}
-                told.append({**about, "seed": seed, "steps": count, **measured(probs)})
-        return told
+            by_floor = published.decisions(scaled, y, queries, test_y, clipped, squares, seed)
+            for floor, (probs, count) in by_floor.items():
+                options = {"clipped": clipped, "least_squares": squares, "floor": floor}
+                results.append({**options, "seed": seed, "steps": count, **measured(probs)})
+        return results
 
     steps: dict[str, Callable[[], Any]] = {
-        **{name: lambda own=own: measured(own(z, y, test)) for name, own in maps.items()},
+        **{name: lambda fit=fit: measured(fit(z, y, test)) for name, fit in maps.items()},
         "order_preserving": networks,
         "decision": lambda: decided(False, False),
         "decision, clipped": lambda: decided(True, False),
@@ -111,70 +111,74 @@ def run(
     answers = {}
     question = {"data": network.digest, "seeds": seeds, "sets": sets}
     for name, step in counted(steps.items(), lambda pair: pair[0], progress):
-        answers[name] = kept.part(
+        answers[name] = store.part(
             f"valk-{name.replace(', ', '-')}",
             {"part": name, **question},
             lambda old, step=step: old or step(),
         )
-    found = {
+    summary = {
         "maps": {name: answers[name] for name in maps},
         "order_preserving": answers["order_preserving"],
-        "decision": [own for name in steps if name.startswith("decision") for own in answers[name]],
+        "decision": [row for name in steps if name.startswith("decision") for row in answers[name]],
         "partitions": {name: answers[name] for name in ("folds", "simplex")},
     }
-    figures = [own._asdict() for own in published_figures(_NETWORK, Path(data))]
-    figures = [own for own in figures if own["source"].startswith("Valk")]
-    return kept.summary(
-        "valk", {"eps": EPS, "seeds": seeds, "sets": sets, "published": figures, **found}
+    figures = [figure._asdict() for figure in published_figures(_NETWORK, Path(data))]
+    figures = [figure for figure in figures if figure["source"].startswith("Valk")]
+    return store.summary(
+        "valk", {"eps": EPS, "seeds": seeds, "sets": sets, "published": figures, **summary}
     )
 
 
 # --- soft and hard borders ----------------------------------------------------------------------
 
-#: Rows that are fitted with their labels, and others with the truth about them, (m, k).
+#: Probabilities and labels of fitted rows; probabilities and true probabilities of test rows.
 _Pair = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def _folds(z: np.ndarray, y: np.ndarray, count: int) -> Iterator[_Pair]:
+    """Yield the pairs of fitted rows and test rows of each fold, after temperature scaling."""
     for fold in range(count):
-        held = np.arange(len(y)) % count == fold
-        scaling = bc.Temperature(inputs="logits").fit(z[~held], y[~held])
-        given, others = (scaling.predict_proba(rows) for rows in (z[~held], z[held]))
-        yield given, y[~held], others, np.eye(z.shape[1])[y[held]]
+        held_out = np.arange(len(y)) % count == fold
+        scaling = bc.Temperature(inputs="logits").fit(z[~held_out], y[~held_out])
+        calibrated, test = (scaling.predict_proba(rows) for rows in (z[~held_out], z[held_out]))
+        yield calibrated, y[~held_out], test, np.eye(z.shape[1])[y[held_out]]
 
 
 def _known(count: int) -> Iterator[_Pair]:
+    """Yield data sets with a known truth."""
     test = sample(_ROWS[1], seed=1_000_000)
     for seed in range(count):
-        own = sample(_ROWS[0], seed=seed)
-        yield own.probs, own.y, test.probs, test.truth
+        data = sample(_ROWS[0], seed=seed)
+        yield data.probs, data.y, test.probs, test.truth
 
 
 def _compare(pairs: Iterator[_Pair]) -> dict[str, Any]:
+    """Fit decision calibration with soft and hard borders, and compare the two."""
     values: dict[int, list[tuple[dict[str, float], dict[str, float]]]] = {n: [] for n in _STEPS}
-    for seed, (given, y, test, truth) in enumerate(pairs):
+    for seed, (probs, y, test, truth) in enumerate(pairs):
         for count in _STEPS:
-            both = []
+            measured = []
             for kind in ("soft", "hard"):
-                own = bc.Decision(steps=count, partition=kind, random_state=seed)
-                both.append(_judged(own.fit(given, y).predict_proba(test), truth))
-            values[count].append((both[0], both[1]))
+                model = bc.Decision(steps=count, partition=kind, random_state=seed)
+                measured.append(_measure(model.fit(probs, y).predict_proba(test), truth))
+            values[count].append((measured[0], measured[1]))
     answer = {}
-    for count, some in values.items():
+    for count, pairs_of_values in values.items():
         answer[str(count)] = {}
-        for key in some[0][0]:
-            soft, hard = np.array([[own[key] for own in pair] for pair in some]).T
-            apart = hard - soft
+        for key in pairs_of_values[0][0]:
+            soft, hard = np.array([[result[key] for result in pair] for pair in pairs_of_values]).T
+            differences = hard - soft
             answer[str(count)][key] = {
                 "soft": float(soft.mean()),
                 "hard": float(hard.mean()),
-                "difference": float(apart.mean()),
-                "standard_error": float(apart.std(ddof=1) / np.sqrt(len(apart))),
+                "difference": float(differences.mean()),
+                "standard_error": float(differences.std(ddof=1) / np.sqrt(len(differences))),
             }
     return answer
 
 
-def _judged(probs: np.ndarray, truth: np.ndarray) -> dict[str, float]:
+def _measure(probs: np.ndarray, truth: np.ndarray) -> dict[str, float]:
+    """Compute losses and the violation of the worst hard partition."""
     errors, rng = (truth - probs) / len(probs), np.random.default_rng(0)
     worst = _partition.worst_partition(probs, errors, 2, rng, hard=True)
     logs = np.log(np.clip(probs, EPS, 1.0))

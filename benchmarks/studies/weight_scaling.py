@@ -1,7 +1,7 @@
-"""Weights and temperatures by bins of the confidence, on predictions of networks.
+"""Bin-wise weights and temperatures on predictions of networks.
 
-The experiments of "Network calibration by weight scaling" (anonymous, 2023), tables 2 and 3 and
-figures 2 and 3, as far as predictions can be had.
+These are the experiments of "Network calibration by weight scaling" (anonymous, 2023), tables 2 and
+3 and figures 2 and 3, on the predictions that are available.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from benchmarks.studies.store import Progress, Results, counted
 
 __all__ = ["BINNINGS", "KNOTS", "VARIANTS_OF", "evaluate", "run"]
 
-#: The one network of table 2 that can be had.
+#: The only available network of table 2.
 VARIANTS_OF = "kull_densenet40_c10"
 KNOTS = tuple(range(4, 16))
 BINNINGS = "equal_width", "equal_mass"
-#: Passes of weight scaling by bins, each over what the one before made.
+#: Number of passes of bin-wise weight scaling; each is fitted to the result of the previous one.
 PASSES = 5
 _BINS, _TEST_BINS = 13, 25
-_BLOCK, _TIE = 1000, 1e-12
+_BLOCK_ROWS, _ROUNDING_ERROR = 1000, 1e-12
 
 
 def run(
@@ -47,31 +47,32 @@ def run(
     about: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Scale predictions of networks by bins of their confidence, in many ways.
+    """Scale predictions of networks by bins of their confidence, with many variants.
 
     Parameters
     ----------
     data : path
         Folder of predictions, as in :func:`benchmarks.studies.cnn.run`.
     out : path
-        Folder for ``weight_scaling.json`` and ``parts``; made if it is missing.
+        Folder for ``weight_scaling.json`` and ``parts``; created if it is missing.
     networks : sequence of str, optional
-        Names of networks, which are those of their files; by default all.
+        Names of networks, which are the stems of their files; by default all.
     splits : int
-        Random halves of networks that have test rows only: one calibrates, the other tests.
+        Number of random splits of networks without validation rows. One half of the test rows is
+        used for calibration, the other for testing.
     about : mapping of str to str, optional
-        Versions and the like, written to the summary.
+        Versions and similar facts, written to the summary.
     progress : callable, optional
-        Called with what is done next, the number of parts done and that of all.
+        Called with the next step, the number of finished parts and the total number.
 
     Returns
     -------
     dict
-        The content of ``weight_scaling.json``. By network: means over splits of what
-        :func:`evaluate` returns, with standard errors, and differences; of the first split
-        the same (``first_split``), what the bins hold (``bins``) and how reliable predictions are
-        (``reliability``). ``variants`` of the DenseNet-40 on CIFAR-10
-        (:func:`benchmarks.studies._binwise_variants.closest`); ``published``, tables 2 and 3.
+        The content of ``weight_scaling.json``. ``networks`` contains, by network: means over splits
+        of the values of :func:`evaluate`, with standard errors, and differences; and for the first
+        split these values (``first_split``), the content of the bins (``bins``) and reliability
+        curves (``reliability``). ``variants``: those of the DenseNet-40 on CIFAR-10
+        (:func:`benchmarks.studies._binwise_variants.closest`). ``published``: tables 2 and 3.
 
     Raises
     ------
@@ -82,9 +83,9 @@ def run(
 
     Notes
     -----
-    Halves of the same rows have much in common, which the standard errors allow for
-    (:func:`benchmarks.studies._repeats.mean_and_error`). A network that has rows of validation is
-    measured once, without standard error.
+    Halves of the same rows are dependent, and the standard errors allow for this
+    (:func:`benchmarks.studies._repeats.mean_and_error`). A network with validation rows is measured
+    once, without standard error.
 
     References
     ----------
@@ -99,55 +100,58 @@ def run(
     >>> y = (z / 3 + rng.gumbel(size=z.shape)).argmax(axis=1)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.savez(pathlib.Path(folder) / "net.npz", logits_test=z, y_test=y)
-    ...     found = run(folder, pathlib.Path(folder) / "out", splits=2)
-    >>> means = found["networks"]["net"]["means"]
+    ...     result = run(folder, pathlib.Path(folder) / "out", splits=2)
+    >>> means = result["networks"]["net"]["means"]
     >>> means["equal_mass 13"]["mean"] < means["uncalibrated"]["mean"]
     True
     """
     splits = check_count(splits, "splits")
     paths = find_networks(Path(data), networks)
-    kept = Results("weight_scaling", out, about)
-    first = {name: read_network(name, path) for name, path in paths.items()}
-    halved = {name: network.split != "validation rows" for name, network in first.items()}
+    store = Results("weight_scaling", out, about)
+    first_splits = {name: read_network(name, path) for name, path in paths.items()}
+    halved = {name: network.split != "validation rows" for name, network in first_splits.items()}
     runs = [(name, s) for name in paths for s in range(splits if halved[name] else 1)]
     answers: dict[str, list[Any]] = {name: [] for name in paths}
     for name, split in counted(runs, lambda run: f"{run[0]}, split {run[1]}", progress):
-        network = first[name] if split == 0 else read_network(name, paths[name], split)
+        network = first_splits[name] if split == 0 else read_network(name, paths[name], split)
         answers[name].append(
-            kept.part(
+            store.part(
                 f"weights-{name}-{split}",
                 {"network": name, "split": split, "data": network.digest},
                 lambda old, network=network: old or evaluate(network),
             )
         )
-    found = {}
-    for name, network in first.items():
+    results = {}
+    for name, network in first_splits.items():
         shared = len(network.test_y) / len(network.y) if halved[name] else 0.0
-        found[name] = {
+        results[name] = {
             "rows": {"calibration": len(network.y), "test": len(network.test_y)},
             "classes": network.scores.shape[1],
             "splits": len(answers[name]),
             **_over_splits(answers[name], shared),
             "first_split": answers[name][0],
-            **kept.part(
+            **store.part(
                 f"bins-{name}",
                 {"network": name, "data": network.digest},
                 lambda old, network=network: old or _by_bins(network),
             ),
         }
-    summary: dict[str, Any] = {"bins": _BINS, "test_bins": _TEST_BINS, "networks": found}
-    if VARIANTS_OF in first:
-        own = first[VARIANTS_OF]
-        summary["variants"] = kept.part(
+    summary: dict[str, Any] = {"bins": _BINS, "test_bins": _TEST_BINS, "networks": results}
+    if VARIANTS_OF in first_splits:
+        network = first_splits[VARIANTS_OF]
+        summary["variants"] = store.part(
             "variants",
-            {"data": own.digest},
-            lambda old: old or closest(own.scores, own.y, own.test_scores, own.test_y),
+            {"data": network.digest},
+            lambda old: (
+                old or closest(network.scores, network.y, network.test_scores, network.test_y)
+            ),
         )
     summary["published"] = {"table_2": published.TABLE_2, "table_3": published.TABLE_3}
-    return kept.summary("weight_scaling", summary)
+    return store.summary("weight_scaling", summary)
 
 
 def _over_splits(answers: list[dict[str, float]], shared: float) -> dict[str, Any]:
+    """Compute means over splits, and differences of methods."""
     values = {key: np.array([answer[key] for answer in answers], float) for key in answers[0]}
 
     pairs = {
@@ -167,10 +171,10 @@ def _over_splits(answers: list[dict[str, float]], shared: float) -> dict[str, An
         "weight by grid less absolute, test": ("grid, ece", "absolute, ece"),
     }
     return {
-        "means": {key: mean_and_error(own, shared) for key, own in values.items()},
+        "means": {key: mean_and_error(repeated, shared) for key, repeated in values.items()},
         "differences": {
-            name: difference(values[one], values[other], shared)
-            for name, (one, other) in pairs.items()
+            name: difference(values[first], values[second], shared)
+            for name, (first, second) in pairs.items()
         },
     }
 
@@ -193,21 +197,21 @@ def _calibrators(network: Network) -> dict[str, bc.Calibrator]:
     }
 
 
-def _fitted(model: bc.Calibrator, network: Network) -> bc.Calibrator:
+def _fit(model: bc.Calibrator, network: Network) -> bc.Calibrator:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(network.scores, network.y)
 
 
 def _probs(network: Network) -> tuple[np.ndarray, np.ndarray]:
-    both = network.scores, network.test_scores
+    scores = network.scores, network.test_scores
     if network.inputs == "logits":
-        return softmax(both[0]), softmax(both[1])
-    return both
+        return softmax(scores[0]), softmax(scores[1])
+    return scores
 
 
 def evaluate(network: Network) -> dict[str, float]:
-    """Return calibration errors of the confidence in 25 bins of equal width, and other numbers.
+    """Compute calibration errors of the confidence in 25 bins of equal width, and other numbers.
 
     Parameters
     ----------
@@ -217,13 +221,18 @@ def evaluate(network: Network) -> dict[str, float]:
     Returns
     -------
     dict of float
-        "uncalibrated", "temperature", "binwise_temperature" and "binwise_confidence" in 13 bins;
-        "equal_width 5" and the like, weights by bins; "spline 6" and the like, a spline of so many
-        knots for the confidence; "pass 1" and the like, weights by 13 bins found again and again.
-        "exchanged by temperature" and "exchanged by weights" are the shares of pairs of rows of
-        which the less confident one becomes the more confident one. "absolute", "squares" and
-        "grid", one weight for all rows by three criteria, have ", weight", ", L1" and ", L2"
-        (what the first two minimize, on the calibration rows) and ", ece" (in 15 bins, test).
+        Calibration errors: "uncalibrated"; "temperature"; "binwise_temperature" and
+        "binwise_confidence" with 13 bins; bin-wise weights, such as "equal_width 5" with 5 bins;
+        splines of the confidence, such as "spline 6" with 6 knots; and repeated passes of weights
+        with 13 bins, "pass 1" to "pass 5".
+
+        "exchanged by temperature" and "exchanged by weights" are the shares of pairs of rows whose
+        order of confidences is reversed. "classes changed" is the share of rows whose predicted
+        class changes with weights.
+
+        "absolute", "squares" and "grid" are one weight for all rows by three criteria. The suffixes
+        are ", weight", the weight; ", L1" and ", L2", which the first two minimize, on the
+        calibration rows; and ", ece", in 15 bins on the test rows.
     """
     (probs, test), y, test_y = _probs(network), network.y, network.test_y
 
@@ -231,28 +240,28 @@ def evaluate(network: Network) -> dict[str, float]:
         return metrics.ece(predicted, test_y, bins=_TEST_BINS)
 
     predicted = {
-        name: np.asarray(_fitted(model, network).predict_proba(network.test_scores))
+        name: np.asarray(_fit(model, network).predict_proba(network.test_scores))
         for name, model in _calibrators(network).items()
     }
-    found = {"uncalibrated": error(test), **{name: error(p) for name, p in predicted.items()}}
-    right = (probs.argmax(axis=1) == y).astype(int)
-    test_right = (test.argmax(axis=1) == test_y).astype(int)
+    values = {"uncalibrated": error(test), **{name: error(p) for name, p in predicted.items()}}
+    correct = (probs.argmax(axis=1) == y).astype(int)
+    test_correct = (test.argmax(axis=1) == test_y).astype(int)
     for knots in KNOTS:
-        spline = bc.CDFSpline(knots).fit(probs.max(axis=1), right)
+        spline = bc.CDFSpline(knots).fit(probs.max(axis=1), correct)
         calibrated = spline.predict_proba(test.max(axis=1))[:, 1]
-        found[f"spline {knots}"] = metrics.ece(calibrated, test_right, bins=_TEST_BINS)
-    found |= _passes(probs, y, test, test_y)
-    before = test.max(axis=1)
-    for name, own in (("temperature", "temperature"), ("weights", "equal_mass 13")):
-        found[f"exchanged by {name}"] = exchanged(before, predicted[own].max(axis=1))
-    found["classes changed"] = float(
+        values[f"spline {knots}"] = metrics.ece(calibrated, test_correct, bins=_TEST_BINS)
+    values |= _passes(probs, y, test, test_y)
+    confidence = test.max(axis=1)
+    for name, calibrator in (("temperature", "temperature"), ("weights", "equal_mass 13")):
+        values[f"exchanged by {name}"] = exchanged(confidence, predicted[calibrator].max(axis=1))
+    values["classes changed"] = float(
         np.mean(predicted["equal_mass 13"].argmax(1) != test.argmax(1))
     )
-    return found | _one_weight(probs, y, test, test_y)
+    return values | _one_weight(probs, y, test, test_y)
 
 
 def exchanged(before: np.ndarray, after: np.ndarray) -> float:
-    """Return the share of pairs of rows whose order two arrays (n,) disagree on.
+    """Compute the share of pairs of rows whose order differs between two arrays (n,).
 
     Examples
     --------
@@ -260,27 +269,36 @@ def exchanged(before: np.ndarray, after: np.ndarray) -> float:
     1.0
     """
     count, n = 0, len(before)
-    for first in range(0, n, _BLOCK):
-        one, two = before[first : first + _BLOCK, None], after[first : first + _BLOCK, None]
-        # Rounding makes and breaks ties.
-        count += int(((one < before - _TIE) & (two > after + _TIE)).sum())
+    for first in range(0, n, _BLOCK_ROWS):
+        before_block, after_block = (
+            before[first : first + _BLOCK_ROWS, None],
+            after[first : first + _BLOCK_ROWS, None],
+        )
+        # Rounding creates and breaks ties.
+        count += int(
+            (
+                (before_block < before - _ROUNDING_ERROR) & (after_block > after + _ROUNDING_ERROR)
+            ).sum()
+        )
     return count / (n * (n - 1) / 2)
 
 
 def _passes(
     probs: np.ndarray, y: np.ndarray, test: np.ndarray, test_y: np.ndarray
 ) -> dict[str, float]:
-    found = {}
+    """Compute the error after each of several passes of weights."""
+    errors = {}
     for step in range(1, PASSES + 1):
         model = bc.WeightScaling(_BINS, classes=tuple(range(probs.shape[1]))).fit(probs, y)
         probs, test = model.predict_proba(probs), model.predict_proba(test)
-        found[f"pass {step}"] = metrics.ece(test, test_y, bins=_TEST_BINS)
-    return found
+        errors[f"pass {step}"] = metrics.ece(test, test_y, bins=_TEST_BINS)
+    return errors
 
 
 def _one_weight(
     probs: np.ndarray, y: np.ndarray, test: np.ndarray, test_y: np.ndarray
 ) -> dict[str, float]:
+    """Fit one weight by three criteria, and measure its errors."""
     classes = tuple(range(probs.shape[1]))
     models = {
         "absolute": bc.WeightScaling(norm=1, classes=classes),
@@ -288,22 +306,22 @@ def _one_weight(
     }
     weights = {name: float(model.fit(probs, y).alpha_[0]) for name, model in models.items()}
     weights["grid"] = best_weight(probs, y)
-    found = {}
+    values = {}
     for name, alpha in weights.items():
-        own = scaled_by_weight(probs, alpha)
-        found[f"{name}, weight"] = alpha
+        scaled = scaled_by_weight(probs, alpha)
+        values[f"{name}, weight"] = alpha
         for norm in (1, 2):
-            left = metrics.ece(own, y, binning="equal_mass", norm=norm)
-            found[f"{name}, L{norm}"] = left**norm
-        found[f"{name}, ece"] = metrics.ece(scaled_by_weight(test, alpha), test_y)
-    return found
+            error = metrics.ece(scaled, y, binning="equal_mass", norm=norm)
+            values[f"{name}, L{norm}"] = error**norm
+        values[f"{name}, ece"] = metrics.ece(scaled_by_weight(test, alpha), test_y)
+    return values
 
 
 def _by_bins(network: Network) -> dict[str, Any]:
-    """Return figure 2, of the calibration rows, and figure 3, of the test rows."""
-    every = _calibrators(network)
-    weights: Any = _fitted(every[f"equal_mass {_BINS}"], network)
-    temperatures: Any = _fitted(every["binwise_confidence"], network)
+    """Compute figure 2 from the calibration rows, and figure 3 from the test rows."""
+    calibrators = _calibrators(network)
+    weights: Any = _fit(calibrators[f"equal_mass {_BINS}"], network)
+    temperatures: Any = _fit(calibrators["binwise_confidence"], network)
     bins = {
         "accuracy": weights.accuracy_,
         "confidence": weights.confidence_,
@@ -320,11 +338,11 @@ def _by_bins(network: Network) -> dict[str, Any]:
         "CWS": weights.predict_proba(network.test_scores),
     }
     curves = {
-        name: metrics.reliability_curve(own, network.test_y, bins=_BINS)._asdict()
-        for name, own in predicted.items()
+        name: metrics.reliability_curve(values, network.test_y, bins=_BINS)._asdict()
+        for name, values in predicted.items()
     }
     return {
-        "bins": {key: np.asarray(own).tolist() for key, own in bins.items()},
+        "bins": {key: np.asarray(values).tolist() for key, values in bins.items()},
         "rank_correlation": rising,
         "reliability": {
             name: {key: np.asarray(values).tolist() for key, values in curve.items()}

@@ -407,6 +407,7 @@ def test_what_has_no_standard_error() -> None:
     for integrator, method, value in (
         ("closed_form", "predictive", 0.0),
         ("montecarlo", "map", np.nan),
+        ("quadrature", "map", np.nan),
     ):
         mcse = posterior_of(integrator).predict(POINTS, method=method).mcse
         np.testing.assert_array_equal(mcse, np.full(POINTS.shape, value))

@@ -289,6 +289,7 @@ def test_reports_and_evaluations_by_cluster() -> None:
         ({"groups": [None] * 72}, "groups must not have missing labels, got None in row 0"),
         ({"groups": np.full(72, np.nan)}, "groups must not have missing labels, got NaN"),
         ({"groups": np.full(72, "NaT", "M8[ns]")}, "groups must not have missing labels"),
+        ({"groups": [("a", np.nan)] * 72}, r"missing labels, got \('a', nan\) in row 0"),
         ({"groups": [[1]] * 72}, "groups must hold hashable labels"),
     ],
 )

@@ -299,6 +299,15 @@ def test_what_are_no_labels_is_said(options: dict[str, Any], message: str) -> No
         metrics.interval("ece", p, y, **options)
 
 
+@pytest.mark.parametrize("name", ["brier_score", "accuracy", "ece"])
+def test_fewer_than_ten_clusters_say_nothing(name: str) -> None:
+    p, y, _ = make_clusters()
+    nine = metrics.interval(name, p, y, groups=np.arange(72) // 8, replicates=50)
+    assert (nine.lower, nine.upper, nine.standard_error) == (0, 1, np.inf)
+    ten = metrics.interval(name, p, y, groups=np.arange(72) * 10 // 72, replicates=50)
+    assert ten.upper - ten.lower < 0.6
+
+
 @pytest.mark.parametrize("name", ["skce", "debiased_ece", "canonical_ece"])
 def test_metrics_of_independent_rows_are_refused(name: str) -> None:
     p, y, groups = make_clusters()

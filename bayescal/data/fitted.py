@@ -106,7 +106,8 @@ def read_shares(y: ArrayLike, n: int, k: int, name: str = "y") -> np.ndarray:
         row = int(np.argmax(wrong))
         raise ValueError(
             f"{name} must have shape (n,), got {shares.shape} with {shares[row].tolist()} in row "
-            f"{row}, which are not proportions that sum to one; for multi-label data use MultiLabel"
+            f"{row}, which are not proportions that sum to one; for multi-label data use "
+            "MultiLabel and the metrics multilabel_ece, multilabel_ecce and hamming_loss"
         )
     return np.clip(shares, 0.0, 1.0)
 

@@ -171,6 +171,8 @@ def missing_labels(y: np.ndarray) -> np.ndarray:
 
 
 def _is_missing(label: object) -> bool:
+    if isinstance(label, tuple):
+        return any(map(_is_missing, label))
     if isinstance(label, (float, np.floating)):
         return bool(np.isnan(label))
     return label is None or type(label).__name__ in ("NAType", "NaTType")
@@ -255,6 +257,8 @@ def label_text(label: object) -> str:
 
 def label_name(label: object) -> str:
     """Return the name of a label in tables and figures; dates are without a time of zero."""
+    if isinstance(label, tuple):
+        return ", ".join(map(label_name, label))
     return label_text(label) if isinstance(label, np.datetime64 | date) else str(label)
 
 

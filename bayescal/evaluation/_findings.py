@@ -34,7 +34,9 @@ class Finding(NamedTuple):
         or "too low", for two classes: calibration in the large is rejected, and the mean
         probability is farther from the frequency than the confidence from the accuracy.
         "over-confident" or "under-confident": Spiegelhalter's test rejects, and the confidence is
-        on the same side of the accuracy. "miscalibrated": any test rejects otherwise.
+        on the same side of the accuracy. "miscalibrated": any test rejects otherwise. For more
+        than two classes the tests are of the confidence and of the Brier score, so that errors of
+        single classes may escape them: compare the class-wise ECE.
     size : float
         Size of the error: the difference between confidence and accuracy, or between mean
         probability and frequency, or else the expected calibration error above chance.
@@ -134,8 +136,11 @@ def _verdict(
     return "miscalibrated" if rejected.any() else "no evidence"
 
 
-def describe(finding: Finding, ece: Interval, event: str, cases: str, level: float) -> str:
+def describe(
+    finding: Finding, measured: Mapping[str, Interval], event: str, cases: str, level: float
+) -> str:
     """Describe a finding in plain sentences; ``event`` is the name of the second of two classes."""
+    ece, classwise = measured["ECE"], measured.get("class-wise ECE")
     words = {
         "too high": ("too high", f"probabilities of {event} exceed its frequency overall"),
         "too low": ("too low", f"probabilities of {event} are below its frequency overall"),
@@ -144,10 +149,15 @@ def describe(finding: Finding, ece: Interval, event: str, cases: str, level: flo
         "miscalibrated": ("miscalibrated", "but not simply over- or under-confident"),
     }
     if finding.verdict == "no evidence":
+        subject, errors = "Calibrated", f"the ECE is {ece.estimate:.3f}, at most {ece.upper:.3f}"
+        if classwise is not None:
+            subject = "The confidence is calibrated"
+            errors += (
+                f", and the class-wise ECE {classwise.estimate:.3f}, at most {classwise.upper:.3f}"
+            )
         text = (
-            f"Calibrated as far as {cases} can tell: all tests together find no error; "
-            f"beyond chance the ECE is {ece.estimate:.3f}, at most {ece.upper:.3f} "
-            f"({level:.0%} interval)"
+            f"{subject} as far as {cases} can tell: all tests together find no error; "
+            f"beyond chance {errors} ({level:.0%} interval)"
         )
     else:
         verdict, meaning = words[finding.verdict]

@@ -31,7 +31,7 @@ class Measured(ABC):
         return {
             name: describe(
                 finding,
-                self.report.intervals[name]["ECE"],
+                self.report.intervals[name],
                 f"class {self.classes[-1]}",
                 f"{self.report.cases:,} cases"
                 + ("" if self.report.clusters is None else f" in {self.report.clusters:,} groups"),

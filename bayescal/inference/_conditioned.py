@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike, Params
 from bayescal._core.keys import Seed, as_key
-from bayescal._core.lazy import jax
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.plotting import plot_function
 from bayescal._core.precision import default_dtype, float64
 from bayescal._core.shapes import Float
@@ -38,8 +38,22 @@ _INTERNAL = (
     *("work", "work_for"),
 )
 
+#: Attributes, problems with arrays of NumPy, and indices of the local data sets.
+_State: TypeAlias = tuple[dict[str, object], list[Problem], np.ndarray | None]
+#: Attributes that are made from ``bare``, on first access or when it is unpickled.
+_NOT_PICKLED = "bare", "work", "_modes", "_local_modes"
+
 #: Largest Pareto k at which averages over weighted draws are reliable.
 _RELIABLE_PARETO_K = 0.7
+
+
+def _to_numpy(leaf: object) -> object:
+    keeps_type = not isinstance(leaf, jax.Array) or jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return leaf if keeps_type else np.asarray(leaf)
+
+
+def _to_jax(leaf: object) -> object:
+    return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 
 class Conditioned(ABC):
@@ -75,6 +89,19 @@ class Conditioned(ABC):
         self.quadrature_error = self._per_data_set(summary.quadrature_error)
         self.r_hat = self._per_data_set(summary.r_hat)
         self.divergences = self._per_data_set(summary.divergences)
+
+    def __getstate__(self) -> _State:
+        """Return the attributes to pickle, with arrays of NumPy: JAX's would lose precision."""
+        kept = {name: v for name, v in vars(self).items() if name not in _NOT_PICKLED}
+        problem, local, rows = self.bare
+        parts = [problem] if local is problem else [problem, local]
+        return kept, [jax.tree.map(_to_numpy, part) for part in parts], rows
+
+    def __setstate__(self, state: _State) -> None:
+        kept, parts, rows = state
+        with float64():
+            parts = [jax.tree.map(_to_jax, part) for part in parts]
+        vars(self).update(kept, bare=Work(parts[0], parts[-1], rows))
 
     def _per_data_set(self, values: np.ndarray) -> float | np.ndarray:
         return self.layout.shaped(values) if self.layout.dims else float(values[0])

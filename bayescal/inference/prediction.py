@@ -137,7 +137,7 @@ class Prediction:
         """
         error = self._error()
         if self.posterior.integrator == "quadrature":
-            error = np.fmax(error, _rounding(np.asarray(self.probs)))
+            error = np.maximum(error, _rounding(np.asarray(self.probs)))
         return as_result(np.asarray(error), self.probs.dtype)
 
     def _error(self) -> np.ndarray | jax.Array:

@@ -109,6 +109,19 @@ def test_verdicts(change: Any, verdict: str, words: str) -> None:
     assert text in repr(result)
 
 
+def test_summary_has_errors_of_classes_that_no_test_finds() -> None:
+    """The third class never occurs, but the confidence and the Brier score are as expected."""
+    probs = np.tile([[0.4, 0.3, 0.3], [0.3, 0.4, 0.3]], (500, 1))
+    first = np.random.default_rng(0).random(1000) < probs[:, 1] + 0.3 * (probs[:, 1] < 0.4)
+    result = bayescal.evaluate(probs, first.astype(int), classes=[0, 1, 2], replicates=99)
+    errors = result.report.intervals["model"]["class-wise ECE"]
+    assert errors.lower > 0.15
+    text = f"the class-wise ECE {errors.estimate:.3f}, at most {errors.upper:.3f} (90% interval)"
+    assert text in result.summary()["model"] and text in result.to_html()
+    assert "The confidence is calibrated as far as" in result.summary()["model"]
+    assert "unless the class-wise ECE is far above chance" in result.to_html()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("decimals", [1, 16])
 def test_calibrated_models_are_rarely_called_wrong(decimals: int) -> None:

@@ -91,6 +91,8 @@ def test_order_of_subgroups() -> None:
     cut = pd.cut(ages, [0, 18, 65, 120], labels=["young", "adult", "old"])
     assert list(bc.evaluate(p, y, by=cut, replicates=20).by) == ["young", "adult", "old"]
     assert list(bc.evaluate(p, y, by=np.arange(60) % 11, replicates=20).by)[-2:] == ["9", "10"]
+    pairs: Any = list(zip(np.arange(60) % 2, np.array(["b", "a"])[np.arange(60) % 2], strict=True))
+    assert list(bc.evaluate(p, y, by=pairs, replicates=20).by) == ["0, b", "1, a"]
     mixed: Any = ["b", 1, "a"] * 20
     assert list(bc.evaluate(p, y, by=mixed, replicates=20).by) == ["b", "1", "a"]
 

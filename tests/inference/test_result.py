@@ -5,6 +5,7 @@ The tests read draws and log weights, and recompute everything else from them in
 
 import functools
 import math
+import pickle
 import re
 import warnings
 from collections.abc import Callable
@@ -403,10 +404,24 @@ def test_standard_error_is_the_spread_between_keys(method: str) -> None:
     assert np.all(np.abs(ratio - 1) < 5 / np.sqrt(126))
 
 
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+def test_pickled_posteriors_are_in_double_precision(integrator: str) -> None:
+    post = posterior_of(integrator)
+    again = pickle.loads(pickle.dumps(post))
+    for method in ("predictive", "preds", "map"):
+        ours, theirs = (one.predict(POINTS, method=method) for one in (again, post))
+        np.testing.assert_array_equal(ours.probs, theirs.probs)
+        np.testing.assert_array_equal(ours.mcse, theirs.mcse)
+    np.testing.assert_array_equal(ours.interval(), theirs.interval())
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(ours)).interval(), theirs.interval())
+    assert again.mode == post.mode and repr(again) == repr(post)
+
+
 def test_what_has_no_standard_error() -> None:
     for integrator, method, value in (
         ("closed_form", "predictive", 0.0),
         ("montecarlo", "map", np.nan),
+        ("quadrature", "map", np.nan),
     ):
         mcse = posterior_of(integrator).predict(POINTS, method=method).mcse
         np.testing.assert_array_equal(mcse, np.full(POINTS.shape, value))

@@ -289,6 +289,7 @@ def test_reports_and_evaluations_by_cluster() -> None:
         ({"groups": [None] * 72}, "groups must not have missing labels, got None in row 0"),
         ({"groups": np.full(72, np.nan)}, "groups must not have missing labels, got NaN"),
         ({"groups": np.full(72, "NaT", "M8[ns]")}, "groups must not have missing labels"),
+        ({"groups": [("a", np.nan)] * 72}, r"missing labels, got \('a', nan\) in row 0"),
         ({"groups": [[1]] * 72}, "groups must hold hashable labels"),
     ],
 )
@@ -296,6 +297,15 @@ def test_what_are_no_labels_is_said(options: dict[str, Any], message: str) -> No
     p, y, _ = make_clusters()
     with pytest.raises((TypeError, ValueError), match=message):
         metrics.interval("ece", p, y, **options)
+
+
+@pytest.mark.parametrize("name", ["brier_score", "accuracy", "ece"])
+def test_fewer_than_ten_clusters_say_nothing(name: str) -> None:
+    p, y, _ = make_clusters()
+    nine = metrics.interval(name, p, y, groups=np.arange(72) // 8, replicates=50)
+    assert (nine.lower, nine.upper, nine.standard_error) == (0, 1, np.inf)
+    ten = metrics.interval(name, p, y, groups=np.arange(72) * 10 // 72, replicates=50)
+    assert ten.upper - ten.lower < 0.6
 
 
 @pytest.mark.parametrize("name", ["skce", "debiased_ece", "canonical_ece"])

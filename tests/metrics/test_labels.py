@@ -808,7 +808,7 @@ def test_shares_of_outcomes(weighted):
         ),
         (lambda p, y, P, S: metrics.log_loss(P, S), "pass outcomes='fractional', which log_loss"),
         (lambda p, y, P, S: metrics.interval("log_loss", P, S), "pass outcomes='fractional'"),
-        (lambda p, y, P, S: metrics.log_loss(P, 2 * S), "not proportions that sum to one"),
+        (lambda p, y, P, S: metrics.log_loss(P, 2 * S), "that sum to one.*multilabel_ece"),
         (lambda p, y, P, S: metrics.log_loss(P, y, outcomes="fractional"), "must have shape"),
         (lambda p, y, P, S: metrics.log_loss(p, 3 * y, outcomes="fractional"), "must lie in"),
         (lambda p, y, P, S: metrics.log_loss(p, y, outcomes="halves"), "outcomes must be one of"),

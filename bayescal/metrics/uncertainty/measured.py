@@ -102,6 +102,7 @@ class MeasuredMetric:
         if clusters is not None:
             self._cases = float(clusters.max() + 1)
         self._few = bool(self._cases < _MIN_ROWS)
+        self._few_clusters = self._few and clusters is not None
         self._means = METRICS[name].best != "zero"
         self._unbiased = self._means or name == "skce"
         self._metric = _before_root(metric)
@@ -207,7 +208,7 @@ class MeasuredMetric:
         """Compute the confidence interval."""
         analytic = self._means if method == "auto" else method == "analytic"
         value, estimate = self.value, float(self._less_chance(self._center))
-        if analytic and isinstance(self._metric, Accuracy):
+        if analytic and isinstance(self._metric, Accuracy) and not self._few_clusters:
             z = NormalDist().inv_cdf((1 + level) / 2)
             source, spread = self._source, self._spread
             if isinstance(source, Predictions) and source.clusters is not None:

@@ -103,7 +103,7 @@ def faults_of(driver: Any, home: str, page: str, out: Path | None) -> Iterator[s
 
 
 def console_messages(driver: Any, page: str) -> Iterator[str]:
-    """Yield warnings and errors of the browser console; the theme also logs other messages."""
+    """Yield warnings and errors of the browser console, without the other messages of the theme."""
     for entry in driver.get_log("browser"):
         if entry["level"] in ("WARNING", "SEVERE"):
             yield f"{page}: {entry['message']}"

@@ -1,7 +1,8 @@
 """Generate the executed pages: the notebooks of the project, and a gallery of all plots.
 
 Notebooks are written to ``docs/gallery`` before Sphinx reads the pages. The gallery of plots, which
-the index of the gallery shows, has the first picture of each plot in the guide ``docs/plots.md``.
+is part of the index page of ``docs/gallery``, shows the first picture of each plot in the guide
+``docs/plots.md``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Print the lower bounds of the package, its extras and its tests as constraints of pip."""
+"""Print the lower bounds of all dependencies (package, extras and tests) as pip constraints."""
 
 import re
 import tomllib
@@ -6,7 +6,7 @@ from pathlib import Path
 
 tables = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
 project = tables["project"]
-listed = [project["dependencies"], *project["optional-dependencies"].values()]
-for entry in sum(listed, tables["dependency-groups"]["pytest"]):
-    name, bound = re.fullmatch(r"([\w.-]+)(?:\[.*\])?>=([\w.]+)", entry).groups()
+requirements = [project["dependencies"], *project["optional-dependencies"].values()]
+for requirement in sum(requirements, tables["dependency-groups"]["pytest"]):
+    name, bound = re.fullmatch(r"([\w.-]+)(?:\[.*\])?>=([\w.]+)", requirement).groups()
     print(f"{name}=={bound}")

@@ -2,8 +2,9 @@
 
     python docs/build.py [--fast]
 
-Warnings are errors. ``--fast`` leaves the notebooks without results, which take minutes; but the
-gallery of plots is drawn. It needs the dependency group ``docs`` and no network.
+Sphinx warnings are errors. With ``--fast``, the notebooks, which take minutes, are not executed and
+show no output; the gallery of plots is still drawn. The script needs the dependency group ``docs``,
+but no network.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ sys.path[:0] = [str(DOCS.parent), str(DOCS / "_extensions")]
 
 
 class Page(HTMLParser):
-    """What a page of HTML points to, and what can be pointed to in it."""
+    """Links, loaded resources and element ids of an HTML page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -31,7 +32,7 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep what an element names."""
+        """Record the id, the links and the loaded resources of an element."""
         for name, value in attrs:
             if not value:
                 continue
@@ -42,7 +43,7 @@ class Page(HTMLParser):
 
 
 def link_faults(site: Path) -> list[str]:
-    """Links of a site to files and places that it lacks, and what it would load from elsewhere."""
+    """List links to missing files or missing ids, and resources that load from other hosts."""
     pages = {
         path: Page(path.read_text("utf-8"))
         for path in sorted(site.rglob("*.html"))
@@ -50,64 +51,64 @@ def link_faults(site: Path) -> list[str]:
     }
     faults = []
     for path, page in pages.items():
-        where = path.relative_to(site)
-        faults += [f"{where} loads {link}" for link in page.loaded if urlsplit(link).netloc]
+        name = path.relative_to(site)
+        faults += [f"{name} loads {link}" for link in page.loaded if urlsplit(link).netloc]
         for link in {*page.links, *page.loaded}:
             parts = urlsplit(link)
             if parts.scheme or parts.netloc:
                 continue
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             target = target / "index.html" if target.is_dir() else target
-            place = unquote(parts.fragment)
+            anchor = unquote(parts.fragment)
             if not target.exists():
-                faults.append(f"{where} links to {link}, which is not there")
-            elif place and target in pages and place not in pages[target].ids:
-                faults.append(f"{where} links to {link}, a place that is not there")
+                faults.append(f"{name} links to {link}, which is not there")
+            elif anchor and target in pages and anchor not in pages[target].ids:
+                faults.append(f"{name} links to {link}, a place that is not there")
     return sorted(faults)
 
 
 def missing_names(site: Path) -> tuple[list[str], int]:
-    """Return the public names that are not in the site's reference, and how many there are."""
+    """List the public names without a reference page, and count all public names."""
     import reference
 
     missing = []
     names = reference.public_names()
     for name in names:
         path = site / "reference" / f"{name}.html"
-        places = {f"bayescal.{name}", f"module-bayescal.{name}"}
-        if not path.exists() or not places & Page(path.read_text("utf-8")).ids:
+        ids = {f"bayescal.{name}", f"module-bayescal.{name}"}
+        if not path.exists() or not ids & Page(path.read_text("utf-8")).ids:
             missing.append(name)
     return missing, len(names)
 
 
 def search_faults(site: Path, words: tuple[str, ...]) -> list[str]:
-    """Words that the index of the search does not find."""
+    """List the words (stems) that are missing from the search index."""
     path = site / "searchindex.js"
     index = path.read_text("utf-8") if path.exists() else ""
     return [f"the search does not find {word!r}" for word in words if f'"{word}"' not in index]
 
 
 def build(fast: bool) -> int:
-    """Run Sphinx; return its exit code."""
+    """Build the site with Sphinx and return the exit code."""
     from sphinx.cmd.build import main
 
-    # Notebooks run in processes of their own, which import the package of this tree.
+    # Each notebook runs in a separate process, which must import the package from this checkout.
     paths = [str(DOCS.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     os.environ.pop("BAYESCAL_DOCS_FAST", None)
     if fast:
         os.environ["BAYESCAL_DOCS_FAST"] = "1"
-    known = ["-d", str(DOCS / "_build" / "doctrees")]
-    return main(["-q", "-W", "--keep-going", "-b", "html", *known, str(DOCS), str(SITE)])
+    cache = ["-d", str(DOCS / "_build" / "doctrees")]
+    return main(["-q", "-W", "--keep-going", "-b", "html", *cache, str(DOCS), str(SITE)])
 
 
 def run(arguments: list[str]) -> int:
-    """Build, check, and say what was found."""
+    """Build the site, check it, print all faults and return the exit code."""
     start = time.monotonic()
     if code := build(fast="--fast" in arguments):
         return code
     seconds = time.monotonic() - start
-    missing, names = missing_names(SITE)
+    missing, num_names = missing_names(SITE)
     faults = [f"bayescal.{name} has no page" for name in missing]
     faults += link_faults(SITE) + search_faults(SITE, ("temperatur", "isoton", "posterior"))
     print(*faults, sep="\n", end="\n" * bool(faults))
@@ -116,7 +117,7 @@ def run(arguments: list[str]) -> int:
     size = sum(path.stat().st_size for path in files) / 1e6
     print(
         f"{SITE}: {pages} pages, {size:.1f} MB, {seconds:.0f} s; "
-        f"{names - len(missing)} of {names} public names; {len(faults)} faults"
+        f"{num_names - len(missing)} of {num_names} public names; {len(faults)} faults"
     )
     return bool(faults)
 

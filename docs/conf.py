@@ -1,4 +1,4 @@
-"""The site: ``python docs/build.py`` builds and checks it."""
+"""Sphinx configuration of the site, which ``python docs/build.py`` builds and checks."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ author = "The bayescal developers"
 copyright = author
 version = release = __version__
 
-# Nothing here asks the network for anything: no inventories of other sites, no fonts, no scripts.
+# The build uses no network: no inventories of other sites, no remote fonts or scripts.
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
@@ -38,20 +38,21 @@ autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 napoleon_google_docstring = False
 napoleon_use_rtype = False
-# Names that end in _ as they are, several in a line: fields of variables would cut them.
+# Format attributes like parameters. The default format truncates names that end in an underscore
+# and entries that list several names.
 napoleon_custom_sections = [("Attributes", "params_style")]
 
 myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
 myst_heading_anchors = 3
 nb_execution_mode = "cache"
-# Results are kept as long as the code is what it was; those of other code are deleted.
-kept = HERE / "_build" / "executed" / sources.digest("bayescal", "benchmarks")
-nb_execution_cache_path = str(kept)
-for other in kept.parent.glob("*"):
-    if other != kept:
-        shutil.rmtree(other)
+# Notebook outputs are cached for the current code; caches of earlier versions are deleted.
+notebook_cache = HERE / "_build" / "executed" / sources.digest("bayescal", "benchmarks")
+nb_execution_cache_path = str(notebook_cache)
+for folder in notebook_cache.parent.glob("*"):
+    if folder != notebook_cache:
+        shutil.rmtree(folder)
 nb_execution_timeout = 600
-# Notebooks take minutes: without results where docs/build.py --fast says so.
+# Executing the notebooks takes minutes, so docs/build.py --fast skips it.
 nb_execution_excludepatterns = ["gallery/notebooks/*"] * ("BAYESCAL_DOCS_FAST" in os.environ)
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True

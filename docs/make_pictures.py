@@ -2,10 +2,11 @@
 
     python docs/make_pictures.py [--out DIR] [--charts]
 
-They show Gaussian naive Bayes on correlated features, before and after ``bayescal.Auto``, in a
-light and a dark theme; a monitor of probabilities that lose their calibration; the report of the
-page Start, photographed in Chromium if it is installed; and the figures of the benchmarks, to
-which ``--charts`` is restricted.
+The script draws reliability diagrams of Gaussian naive Bayes on correlated features, before and
+after calibration with ``bayescal.Auto``, for a light and a dark theme; a monitor of probabilities
+that lose their calibration; and the charts of the benchmarks. It also takes a screenshot of the
+report on the page Start, if ChromeDriver is installed. With ``--charts``, it draws only the charts
+of the benchmarks.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from benchmarks import charts
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
 ROWS = 20_000
-# Text, diagonal, and the color of the model before and after; the background is the page's.
+# Colors of the text, of axes and diagonal, and of the model before and after calibration. The
+# background is transparent.
 THEMES = {
     "light": ("#1f2328", "#8c959f", "#d55e00", "#0072b2"),
     "dark": ("#e6edf3", "#6e7681", "#ff8c42", "#58a6ff"),
@@ -33,7 +35,7 @@ THEMES = {
 
 
 def models() -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Return predictions for held-out rows before and after calibration, and the labels."""
+    """Predict held-out rows before and after calibration; return probabilities and labels."""
     from sklearn.datasets import make_classification
     from sklearn.model_selection import train_test_split
     from sklearn.naive_bayes import GaussianNB
@@ -57,20 +59,20 @@ def draw(probs: dict[str, np.ndarray], y: np.ndarray, theme: str, path: Path) ->
 
     import bayescal as bc
 
-    text, pale, *colors = THEMES[theme]
-    look: Any = {
+    text_color, line_color, *colors = THEMES[theme]
+    style: Any = {
         "svg.fonttype": "none",
         "svg.hashsalt": "bayescal",
         "font.family": "sans-serif",
         "font.size": 11,
-        "text.color": text,
-        "axes.labelcolor": text,
-        "xtick.color": pale,
-        "ytick.color": pale,
-        "xtick.labelcolor": text,
-        "ytick.labelcolor": text,
+        "text.color": text_color,
+        "axes.labelcolor": text_color,
+        "xtick.color": line_color,
+        "ytick.color": line_color,
+        "xtick.labelcolor": text_color,
+        "ytick.labelcolor": text_color,
     }
-    with matplotlib.rc_context(look):
+    with matplotlib.rc_context(style):
         figure = Figure(figsize=(8, 4.2), layout="constrained")
         axes = figure.subplots(
             2, 2, sharex=True, sharey="row", gridspec_kw={"height_ratios": [5, 1], "hspace": 0.06}
@@ -78,7 +80,7 @@ def draw(probs: dict[str, np.ndarray], y: np.ndarray, theme: str, path: Path) ->
         for column, ((name, p), color) in enumerate(zip(probs.items(), colors, strict=True)):
             top, bottom = axes[:, column]
             bins = bc.metrics.reliability_curve(p, y, bins=10)
-            top.plot([0, 1], [0, 1], color=pale, linewidth=1, linestyle="--")
+            top.plot([0, 1], [0, 1], color=line_color, linewidth=1, linestyle="--")
             top.plot(bins.predicted, bins.observed, "o-", color=color, linewidth=2)
             loss, error = bc.metrics.log_loss(p, y), bc.metrics.ece(p, y)
             top.set_title(f"{name}: log loss {loss:.2f}, ECE {error:.3f}", fontsize=12)
@@ -87,7 +89,7 @@ def draw(probs: dict[str, np.ndarray], y: np.ndarray, theme: str, path: Path) ->
             for ax in (top, bottom):
                 ax.set_facecolor("none")
                 ax.spines[["top", "right"]].set_visible(False)
-                ax.spines[["left", "bottom"]].set_color(pale)
+                ax.spines[["left", "bottom"]].set_color(line_color)
         axes[0, 0].set(ylabel="Observed frequency", ylim=(-0.02, 1.02))
         axes[1, 0].set_ylabel("Rows")
         figure.savefig(path, format="svg", transparent=True, metadata={"Date": None})
@@ -112,8 +114,8 @@ def draw_monitor(path: Path) -> None:
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
-def photograph_report(path: Path) -> None:
-    """Photograph the top of the page that the example in docs/start/index.md writes."""
+def save_report_screenshot(path: Path) -> None:
+    """Save a screenshot of the top of the report that the example in docs/start/index.md writes."""
     import look
     from sklearn.datasets import load_breast_cancer
     from sklearn.model_selection import train_test_split
@@ -123,38 +125,40 @@ def photograph_report(path: Path) -> None:
 
     X, y = load_breast_cancer(return_X_y=True)
     X, X_test, y, y_test = train_test_split(X, y, random_state=0)
-    fitted = {
+    models = {
         "raw": GaussianNB().fit(X, y),
         "calibrated": bc.CalibratedClassifier(GaussianNB()).fit(X, y),
     }
-    models = {name: model.predict_proba(X_test) for name, model in fitted.items()}
+    probs = {name: model.predict_proba(X_test) for name, model in models.items()}
     with tempfile.TemporaryDirectory() as folder:
-        bc.evaluate(models, y_test).save_html(Path(folder) / "report.html")
+        bc.evaluate(probs, y_test).save_html(Path(folder) / "report.html")
         with look.served(Path(folder)) as home, look.browser() as driver:
             size = {"width": 960, "height": 900, "deviceScaleFactor": 1, "mobile": False}
             driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
             driver.get(f"{home}/report.html")
-            look.keep_picture(driver, 960, path, 760)
+            look.save_screenshot(driver, 960, path, 760)
 
 
 def main() -> None:
     """Draw all pictures."""
     parser = argparse.ArgumentParser(description="Draw the pictures of README.md and of docs.")
     parser.add_argument("--out", type=Path, default=PICTURES)
-    parser.add_argument("--charts", action="store_true", help="only those of the benchmarks")
-    given = parser.parse_args()
-    folder = given.out
+    parser.add_argument(
+        "--charts", action="store_true", help="draw only the charts of the benchmarks"
+    )
+    args = parser.parse_args()
+    folder = args.out
     folder.mkdir(parents=True, exist_ok=True)
     for name, (draw_chart, _) in charts.CHARTS.items():
         draw_chart(folder / f"{name}.svg")
-    if given.charts:
+    if args.charts:
         return
     probs, y = models()
     for theme in THEMES:
         draw(probs, y, theme, folder / f"reliability-{theme}.svg")
     draw_monitor(folder / "monitor.svg")
     if shutil.which("chromedriver"):
-        photograph_report(folder / "report.png")
+        save_report_screenshot(folder / "report.png")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Formulas as MathML, which browsers draw themselves, without scripts and fonts from elsewhere."""
+"""Render formulas as MathML, which browsers display without scripts or remote fonts."""
 
 import re
 from typing import Any
@@ -9,9 +9,10 @@ from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 from sphinx.util.logging import getLogger
 
-# What docutils does not know, in words that it knows. Fences grow by themselves. Indices of letters
-# with accents would stand below, and names of functions without space.
-OTHER_WORDS = {
+# Replacements of LaTeX commands, as regular expressions. docutils does not support \dots or \big,
+# and delimiters stretch without \big. It would put subscripts of accented letters below the letter,
+# and would set names of functions without space.
+REPLACEMENTS = {
     r"\\dots\b": r"\\ldots",
     r"\\[bB]ig(?![a-z])": "",
     r"(\\(?:bar|hat|overline)\s*(?:\{[^{}]*\}|\\[a-z]+|\w))(?=[_^])": r"{\1{}}",
@@ -21,10 +22,10 @@ OTHER_WORDS = {
 
 
 def convert(node: nodes.Element, as_block: bool) -> str:
-    """Return a formula; one that cannot be read is a warning and stays as it is."""
+    """Convert a formula to MathML; if that fails, warn and return the LaTeX as code."""
     text = node.astext()
-    for word, other in OTHER_WORDS.items():
-        text = re.sub(word, other, text)
+    for pattern, replacement in REPLACEMENTS.items():
+        text = re.sub(pattern, replacement, text)
     try:
         return tex2mathml(text, as_block=as_block)
     except MathError as error:
@@ -33,18 +34,18 @@ def convert(node: nodes.Element, as_block: bool) -> str:
 
 
 def inline(translator: Any, node: nodes.math) -> None:
-    """Write a formula within a line."""
+    """Write an inline formula."""
     translator.body.append(convert(node, as_block=False))
     raise nodes.SkipNode
 
 
 def block(translator: Any, node: nodes.math_block) -> None:
-    """Write a formula of its own line."""
+    """Write a displayed formula."""
     translator.body.append(f'<div class="math">{convert(node, as_block=True)}</div>')
     raise nodes.SkipNode
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Be the renderer of formulas."""
+    """Register the MathML renderer of formulas."""
     app.add_html_math_renderer("mathml", (inline, None), (block, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,7 +1,9 @@
-"""Pictures of metrics for over- and under-confident predictions, and of losses.
+"""Draw pictures of metrics for over- and under-confident predictions, and pictures of losses.
 
-All public functions of ``bayescal.metrics`` and ``bayescal.losses`` are drawn in one form, on rows
-of three classes (or three labels) with a known truth.
+Metrics are public functions of ``bayescal.metrics`` that compare probabilities with labels (or with
+other probabilities). They are drawn on rows with known true probabilities of three classes, or of
+three labels for multi-label metrics. Losses are functions of ``bayescal.losses`` that take logits.
+They are drawn on ten equal binary rows.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from scipy.special import expit, logit, softmax
 import bayescal as bc
 from bayescal.metrics.registry import METRICS
 
-# What is drawn of a result, by the type that a metric says it returns.
+# Fields of the result to draw, by the annotated return type of a metric. An empty name stands for
+# the result as a number.
 FIELDS: dict[str, tuple[str, ...]] = {
     "float": ("",),
     "CalibrationTest": ("p_value",),
@@ -29,19 +32,19 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "DecisionCost": ("predicted", "realized"),
     "MulticalibrationError": ("error",),
 }
-# They take two classes: the first, and others.
-RANKINGS = "average_precision", "roc_auc"
+# Metrics of binary rows: they are drawn for the first class against the other two.
+BINARY_METRICS = "average_precision", "roc_auc"
 SHARPNESS = np.geomspace(1 / 3, 3, 9)
 ROWS = (30, 100, 300, 1000)
 SAMPLES = 20
-COSTS = [[0, 1, 0.3], [1, 0, 0.3], [1, 1, 0.3]]  # one class, another, or neither
+COSTS = [[0, 1, 0.3], [1, 0, 0.3], [1, 1, 0.3]]  # decisions: class 0, class 1, neither
 METRIC_CAPTION = (
     "Left: 300 rows of three classes, or labels, from under-confident to over-confident "
     "predictions; at 1 (dotted) the predictions are the true probabilities. Right: the true "
     "probabilities, by the number of rows. Lines are means over "
     f"{SAMPLES} samples; bands contain 90 % of the samples."
 )
-GIVEN = np.linspace(-5, 5, 200)  # without 0, where classes tie
+LOGITS = np.linspace(-5, 5, 200)  # without 0, where the classes tie
 SHARE = 0.7
 LOSS_CAPTION = (
     "Left: the loss of ten equal rows, by the predicted probability of a class. All ten rows "
@@ -51,28 +54,34 @@ LOSS_CAPTION = (
 
 
 def metrics() -> list[str]:
-    """Return the names of metrics that compare probabilities with something, and give numbers."""
-    return [name for name in _functions(bc.metrics, "probs") if _returns(name) in FIELDS]
+    """List the metrics that take probabilities first and have a return type in ``FIELDS``."""
+    return [name for name in _functions(bc.metrics, "probs") if _return_type(name) in FIELDS]
 
 
 def losses() -> list[str]:
-    """Return the names of losses of logits."""
+    """List the losses, which take logits as their first argument."""
     return _functions(bc.losses, "logits")
 
 
 def _functions(module: Any, first: str) -> list[str]:
-    found = {n: f for n, f in vars(module).items() if n[0] != "_" and inspect.isfunction(f)}
+    """List the public functions of a module whose first parameter has the name ``first``."""
+    functions = {n: f for n, f in vars(module).items() if n[0] != "_" and inspect.isfunction(f)}
     return sorted(
-        n for n, f in found.items() if next(iter(inspect.signature(f).parameters)) == first
+        n for n, f in functions.items() if next(iter(inspect.signature(f).parameters)) == first
     )
 
 
-def _returns(name: str) -> str:
+def _return_type(name: str) -> str:
     return str(inspect.signature(getattr(bc.metrics, name)).return_annotation)
 
 
 def value(name: str, rows: int, sharpness: float, seed: int) -> list[float]:
-    """Return what a metric says of a sample."""
+    """Compute the drawn fields of a metric on a random sample.
+
+    The logits of three classes, or of three labels, are normal with standard deviation 1.5. Labels
+    follow the softmax or the sigmoid of these logits. Predictions are probabilities of the logits
+    times ``sharpness``, so that values above 1 are over-confident.
+    """
     rng = np.random.default_rng(seed)
     z = 1.5 * rng.normal(size=(rows, 3))
     if name in METRICS and METRICS[name].shapes == ("multilabel",):
@@ -81,29 +90,32 @@ def value(name: str, rows: int, sharpness: float, seed: int) -> list[float]:
     else:
         truth, probs = softmax(z, axis=1), softmax(sharpness * z, axis=1)
         y = np.argmax(z + rng.gumbel(size=z.shape), axis=1)
-    if name in RANKINGS:
+    if name in BINARY_METRICS:
         probs, y = probs[:, 0], y == 0
     groups = rng.uniform(size=(rows, 2)) < 0.5
-    known = {"costs": COSTS, "recalibrated": truth, "resamples": 200}
+    options = {"costs": COSTS, "recalibrated": truth, "resamples": 200}
     function = getattr(bc.metrics, name)
-    takes = inspect.signature(function).parameters
-    if name == "multicalibration_error":  # elsewhere groups are clusters
-        known["groups"] = groups
-    more = {key: known[key] for key in known if key in takes}
-    found = function(probs, truth if "true_probs" in takes else y, **more)
-    return [float(getattr(found, field) if field else found) for field in FIELDS[_returns(name)]]
+    parameters = inspect.signature(function).parameters
+    if name == "multicalibration_error":  # the groups of other metrics are clusters of rows
+        options["groups"] = groups
+    accepted = {key: option for key, option in options.items() if key in parameters}
+    result = function(probs, truth if "true_probs" in parameters else y, **accepted)
+    fields = FIELDS[_return_type(name)]
+    return [float(getattr(result, field) if field else result) for field in fields]
 
 
 def draw_metric(name: str, path: Path) -> None:
-    """Draw a metric by over-confidence, and by the number of cases."""
+    """Draw a metric by the over-confidence of the predictions, and by the number of rows."""
     panels = (
         ("predicted / true log odds", SHARPNESS, [(300, s) for s in SHARPNESS], [1 / 3, 1, 3]),
         ("rows", ROWS, [(n, 1.0) for n in ROWS], ROWS),
     )
     with pictures.panels(path, 2) as axes:
-        for ax, (label, x, cases, ticks) in zip(axes, panels, strict=True):
-            found = np.array([[value(name, *case, s) for s in range(SAMPLES)] for case in cases])
-            for values, color in zip(np.moveaxis(found, 2, 0), pictures.COLORS, strict=False):
+        for ax, (label, x, settings, ticks) in zip(axes, panels, strict=True):
+            results = np.array(
+                [[value(name, *setting, seed) for seed in range(SAMPLES)] for setting in settings]
+            )
+            for values, color in zip(np.moveaxis(results, 2, 0), pictures.COLORS, strict=False):
                 low, high = np.quantile(values, (0.05, 0.95), axis=1)
                 ax.fill_between(x, low, high, color=color, alpha=0.25, linewidth=0)
                 ax.plot(x, values.mean(axis=1), color=color, linewidth=1.8)
@@ -111,30 +123,31 @@ def draw_metric(name: str, path: Path) -> None:
             ax.set_xticks([], minor=True)
             ax.set_xticklabels(["1/3", "1", "3"] if x is SHARPNESS else [f"{t:,}" for t in ticks])
         axes[0].axvline(1, color=pictures.GRAY, linestyle=":", linewidth=1)
-        for place, field, color in zip(
-            ("left", "right"), FIELDS[_returns(name)], pictures.COLORS, strict=False
+        for side, field, color in zip(
+            ("left", "right"), FIELDS[_return_type(name)], pictures.COLORS, strict=False
         ):
-            axes[0].set_title(field.replace("_", " "), loc=place, color=color, fontsize=9)
+            axes[0].set_title(field.replace("_", " "), loc=side, color=color, fontsize=9)
 
 
 def draw_loss(name: str, path: Path) -> None:
-    """Draw a loss by the probability of a class, and its gradient."""
+    """Draw a loss by the probability of a class, and its derivative by the logit of the class."""
     function = getattr(bc.losses, name)
     teacher = jnp.tile(jnp.array([logit(SHARE), 0.0]), (10, 1))
-    known = {"teacher_logits": teacher, "smoothing": 0.1}
-    takes = inspect.signature(function).parameters
-    more = {key: known[key] for key in known if key in takes}
+    options = {"teacher_logits": teacher, "smoothing": 0.1}
+    parameters = inspect.signature(function).parameters
+    accepted = {key: option for key, option in options.items() if key in parameters}
 
     def loss(z: Any, labels: Any) -> Any:
-        return function(jnp.tile(jnp.stack([z, jnp.zeros_like(z)]), (10, 1)), labels, **more)
+        return function(jnp.tile(jnp.stack([z, jnp.zeros_like(z)]), (10, 1)), labels, **accepted)
 
     with pictures.panels(path, 2) as (left, right):
         for share, color in zip((1.0, SHARE), pictures.COLORS, strict=True):
             labels = jnp.asarray(np.arange(10) >= round(10 * share), int)
-            both: Callable[..., Any] = jax.jit(jax.vmap(jax.value_and_grad(loss), (0, None)))
-            values, slopes = both(jnp.asarray(GIVEN), labels)
-            left.plot(expit(GIVEN), values, color=color, linewidth=1.8)
-            right.plot(GIVEN, slopes, color=color, linewidth=1.8)
+            gradient = jax.value_and_grad(loss)
+            value_and_slope: Callable[..., Any] = jax.jit(jax.vmap(gradient, (0, None)))
+            values, slopes = value_and_slope(jnp.asarray(LOGITS), labels)
+            left.plot(expit(LOGITS), values, color=color, linewidth=1.8)
+            right.plot(LOGITS, slopes, color=color, linewidth=1.8)
         left.axvline(SHARE, color=pictures.GRAY, linestyle=":", linewidth=1)
         left.set(xlabel="probability of the class", xlim=(0, 1), xticks=[0, 0.5, 1], ylim=(0, None))
         right.axvline(logit(SHARE), color=pictures.GRAY, linestyle=":", linewidth=1)
@@ -143,10 +156,10 @@ def draw_loss(name: str, path: Path) -> None:
 
 
 def drawings() -> dict[str, tuple[Callable[[Path], None], str]]:
-    """Return what draws each measure, and what is said of the picture, by its public name."""
-    found: dict[str, tuple[Callable[[Path], None], str]] = {}
+    """Map the public name of each metric and loss to a drawing function and a caption."""
+    result: dict[str, tuple[Callable[[Path], None], str]] = {}
     for name in metrics():
-        found[f"metrics.{name}"] = partial(draw_metric, name), METRIC_CAPTION
+        result[f"metrics.{name}"] = partial(draw_metric, name), METRIC_CAPTION
     for name in losses():
-        found[f"losses.{name}"] = partial(draw_loss, name), LOSS_CAPTION
-    return found
+        result[f"losses.{name}"] = partial(draw_loss, name), LOSS_CAPTION
+    return result

@@ -1,7 +1,8 @@
-"""Pages that are executed: the project's notebooks, and pictures of all plots.
+"""Generate the executed pages: the notebooks of the project, and a gallery of all plots.
 
-Notebooks are written into ``docs/gallery`` before Sphinx reads the pages. The pictures are those of
-the guide ``docs/plots.md``, the first of each plot, and stand in the index of the gallery.
+Notebooks are written to ``docs/gallery`` before Sphinx reads the pages. The gallery of plots, which
+is part of the index page of ``docs/gallery``, shows the first picture of each plot in the guide
+``docs/plots.md``.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from sphinx.application import Sphinx
 
 SOURCES = Path(__file__).resolve().parents[2] / "notebooks"
 CELL = re.compile(r"```\{code-cell\} ipython3\n(.*?)```", re.DOTALL)
-# A plot of another page, whose picture is kept.
-KEPT = {"monitor": "/pictures/monitor.svg"}
+# Plots that docs/plots.md need not show, with a picture from the repository.
+EXISTING_PICTURES = {"monitor": "/pictures/monitor.svg"}
 
 
 def draw_plots(guide: Path, folder: Path) -> None:
-    """Draw the plots of a guide, unless its code or the library's is what it was."""
-    code, kept = CELL.findall(guide.read_text("utf-8")), folder / "digest.txt"
+    """Draw the plots of a guide, unless the guide and the code of the library are unchanged."""
+    cells, digest_path = CELL.findall(guide.read_text("utf-8")), folder / "digest.txt"
     digest = sources.digest("bayescal") + sources.digest("docs/plots.md")
-    if kept.exists() and kept.read_text("utf-8") == digest:
+    if digest_path.exists() and digest_path.read_text("utf-8") == digest:
         return
     import matplotlib
 
@@ -34,31 +35,31 @@ def draw_plots(guide: Path, folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     drawn: set[str] = set()
-    names: dict[str, Any] = {}
-    for cell in code:
-        exec(cell, names)
+    namespace: dict[str, Any] = {}
+    for cell in cells:
+        exec(cell, namespace)
         for name in set(re.findall(r"bc\.plots\.(\w+)", cell)) - drawn:
             plt.gcf().savefig(folder / f"{name}.png", dpi=110, bbox_inches="tight")
             drawn.add(name)
         plt.close("all")
-    missing = {*reference.names_of(reference.bc.plots)} - drawn - KEPT.keys()
+    missing = {*reference.names_of(reference.bc.plots)} - drawn - EXISTING_PICTURES.keys()
     if missing:
         raise ValueError(f"docs/plots.md must show every plot, but lacks {sorted(missing)}")
-    kept.write_text(digest, "utf-8")
+    digest_path.write_text(digest, "utf-8")
 
 
 def plots() -> str:
-    """Return the cards of all plots, which link to the reference."""
+    """Format a grid of cards that show all plots and link to the reference."""
     lines = ["::::{grid} 1 2 3 3", ":gutter: 2"]
     for name in reference.names_of(reference.bc.plots):
-        picture = KEPT.get(name, f"/gallery/pictures/{name}.png")
+        picture = EXISTING_PICTURES.get(name, f"/gallery/pictures/{name}.png")
         lines += ["", f":::{{grid-item-card}} {name}", f":link: /reference/plots.{name}"]
         lines += [":link-type: doc", f"```{{image}} {picture}", f":alt: {name}", "```", ":::"]
     return "\n".join([*lines, "::::", ""])
 
 
 def generate(app: Sphinx) -> None:
-    """Write the pages that changed."""
+    """Write the gallery of plots and the notebooks, and delete pages of removed notebooks."""
     gallery = Path(app.srcdir) / "gallery"
     draw_plots(Path(app.srcdir) / "plots.md", gallery / "pictures")
     reference.write(gallery / "plots.txt", plots())
@@ -72,6 +73,6 @@ def generate(app: Sphinx) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Write before anything is read."""
+    """Generate the pages before Sphinx reads the sources."""
     app.connect("builder-inited", generate)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,8 +1,8 @@
-"""Pictures of each calibrator for three models with a known truth.
+"""Draw a picture of each calibrator on three models with known true probabilities.
 
 The models are an over-confident network (its log odds are 2.5 times too large), an under-confident
-forest (its log odds are half as large as they should be), and a margin whose curve is bent. Each
-has 1,000 calibration rows. ``draw`` makes one picture with three panels.
+forest (its log odds are half as large as they should be), and a margin whose reliability curve is
+bent. Each model has 1,000 calibration rows. ``draw`` writes one picture with three panels.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import bayescal as bc
 
 ROWS = 1_000
 GRID = expit(np.linspace(-6, 6, 161))
-# On white: the site's dark theme inverts pictures, which have no background of their own.
+# Colors for a white page. Pictures are transparent, and the dark theme of the site inverts them.
 GRAY = "#57606a"
 COLORS = BLUE, ORANGE = "#0072b2", "#d55e00"
-LOOK: Any = {
+STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "bayescal",
     "font.size": 9,
@@ -44,12 +44,12 @@ MODELS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def sample(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return predicted probabilities of a model, and labels drawn from its truth."""
+    """Draw predicted probabilities of a model, and labels from the true probabilities."""
     rng = np.random.default_rng(list(MODELS).index(name))
     if name == "over-confident network":
         p = expit(3 * rng.normal(size=ROWS))
     elif name == "under-confident forest":
-        p = np.round(rng.beta(3, 3, ROWS) * 100) / 100  # shares of 100 trees
+        p = np.round(rng.beta(3, 3, ROWS) * 100) / 100  # proportions of 100 trees
         p = np.clip(p, 0.01, 0.99)
     else:
         p = rng.beta(1.2, 1.2, ROWS)
@@ -57,30 +57,30 @@ def sample(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def calibrators() -> dict[str, Any]:
-    """Return an instance of every calibrator, by the name of its class."""
-    found = {}
+    """Create an instance of every calibrator, by class name."""
+    result = {}
     for name in bc.__all__:
         kind: Any = getattr(bc, name)
         if inspect.isclass(kind) and issubclass(kind, bc.Calibrator) and kind is not bc.Calibrator:
-            needs = [
+            required = [
                 p
                 for p in inspect.signature(kind).parameters.values()
                 if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
             ]
-            found[name] = kind(bc.Isotonic()) if needs else kind()
-    found["Auto"] = bc.Auto()
-    found["Average"] = bc.Average([bc.Beta(), bc.Isotonic()])
-    found["Composition"] = bc.compose(bc.Temperature(), bc.KNN())
-    return {name: found[name] for name in sorted(found)}
+            result[name] = kind(bc.Isotonic()) if required else kind()
+    result["Auto"] = bc.Auto()
+    result["Average"] = bc.Average([bc.Beta(), bc.Isotonic()])
+    result["Composition"] = bc.compose(bc.Temperature(), bc.KNN())
+    return {name: result[name] for name in sorted(result)}
 
 
 @contextmanager
 def panels(path: Path, count: int, **options: Any) -> Iterator[Any]:
-    """Yield the axes of a picture, which is written afterwards."""
+    """Yield the axes of a row of panels, and write the picture on exit."""
     import matplotlib
 
     figure = Figure(figsize=(7.2, 2.5), layout="constrained")
-    with matplotlib.rc_context(LOOK), warnings.catch_warnings():
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         axes = figure.subplots(1, count, **options)
         for ax in axes:
@@ -91,7 +91,7 @@ def panels(path: Path, count: int, **options: Any) -> Iterator[Any]:
 
 
 def draw(calibrator: Any, path: Path) -> None:
-    """Draw the curve of a calibrator that is fitted to each of the models."""
+    """Fit a calibrator to each model and draw its calibration curve beside the true one."""
     if "random_state" in calibrator.get_params():
         calibrator.set_params(random_state=0)
     with panels(path, 3, sharey=True) as axes:
@@ -106,9 +106,11 @@ def draw(calibrator: Any, path: Path) -> None:
 
 
 def drawings() -> dict[str, tuple[Callable[[Path], None], str]]:
-    """Return what draws each calibrator, and what is said of the picture, by its public name."""
+    """Map the public name of each calibrator to a drawing function and a caption."""
     caption = (
         "Calibrated probability (orange) by predicted probability, for three models with "
-        f"{ROWS:,} calibration rows each. Dashed: the truth."
+        f"{ROWS:,} calibration rows each. Dashed: the true probability."
     )
-    return {name: (partial(draw, each), caption) for name, each in calibrators().items()}
+    return {
+        name: (partial(draw, calibrator), caption) for name, calibrator in calibrators().items()
+    }

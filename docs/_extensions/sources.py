@@ -1,4 +1,4 @@
-"""What pictures and results are made of, so that they are made anew where it changed."""
+"""Compute digests of source code, so that pictures and results are rebuilt when it changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def code(text: str) -> str:
-    """Return what a module does: its code without comments and docstrings."""
+    """Dump the syntax tree of a module, without comments and docstrings."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
@@ -22,14 +22,18 @@ def code(text: str) -> str:
 
 
 @cache
-def digest(*places: str) -> str:
-    """Return a digest of modules, of all in a folder, and of its results in JSON."""
-    found = hashlib.sha256()
-    for place in places:
-        path = ROOT / place
+def digest(*paths: str) -> str:
+    """Compute a digest of files and folders: the code of modules and the text of JSON files.
+
+    Paths are relative to the root of the repository. Of other files, only those that are passed by
+    name count.
+    """
+    result = hashlib.sha256()
+    for name in paths:
+        path = ROOT / name
         files = [path] if path.is_file() else [*path.rglob("*.py"), *path.rglob("*.json")]
         for file in sorted(files):
             text = file.read_text("utf-8")
-            found.update(str(file.relative_to(ROOT)).encode())
-            found.update((code(text) if file.suffix == ".py" else text).encode())
-    return found.hexdigest()[:16]
+            result.update(str(file.relative_to(ROOT)).encode())
+            result.update((code(text) if file.suffix == ".py" else text).encode())
+    return result.hexdigest()[:16]

@@ -7,7 +7,6 @@ import re
 from typing import Any, NamedTuple
 
 SECTION = r"^{}\n-+\n(.*?)(?=^\w[^\n]*\n-{{3,}}$|\Z)"
-FIRST_SECTION = re.compile(r"^\w[^\n]*\n-{3,}$", re.MULTILINE)
 ENTRY = re.compile(r"^(\S[^\n]*?) : ([^\n]*)\n((?:[ ]+[^\n]*\n|\n)*)", re.MULTILINE)
 
 
@@ -56,11 +55,9 @@ def complete(cls: type, doc: str) -> str:
     if parameters:
         lines = "".join(entry.lines(defaults) for entry in parameters)
         section = f"Parameters\n----------\n{lines}\n"
-        if old := _section(doc, "Parameters"):
-            doc = doc[: old.start()] + section + doc[old.end() :]
-        else:
-            start = match.start() if (match := FIRST_SECTION.search(doc)) else len(doc)
-            doc = doc[:start] + section + doc[start:]
+        old = _section(doc, "Parameters")
+        assert old is not None
+        doc = doc[: old.start()] + section + doc[old.end() :]
     return _with_attributes(cls, doc)
 
 

@@ -158,6 +158,27 @@ def test_intervals_of_means() -> None:
     assert half[:5] == pytest.approx(result[:5], rel=1e-9)
 
 
+@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize("name", ["brier_score", "accuracy", "roc_auc"])
+def test_intervals_cover_if_a_few_weights_are_large(name: str, rows: int) -> None:
+    """Check 30 rows, or clusters of rows, whose weights are worth about five equal ones."""
+    rng = np.random.default_rng(0)
+
+    def draw(n: int) -> tuple[Array, Array]:
+        p = rng.beta(2, 2, (n, 1)) * 0.8 + rng.beta(2, 2, (n, rows)) * 0.2
+        return p.ravel(), (rng.random((n, 1)) < 0.2 + 0.6 * p).astype(int).ravel()
+
+    truth = getattr(metrics, name)(*draw(400_000 // rows))
+    covered = []
+    for _ in range(300):
+        p, y = draw(30)
+        groups = np.repeat(np.arange(30), rows)
+        weights = np.exp(rng.normal(0, 2, 30))[groups]
+        result = metrics.interval(name, p, y, weights=weights, groups=None if rows == 1 else groups)
+        covered.append(result.lower <= truth <= result.upper)
+    assert np.mean(covered) > 0.85
+
+
 def test_counts_beyond_memory() -> None:
     probs, y = make_probs(40)
     loss, many = -np.log(probs[np.arange(40), y]), np.random.default_rng(0).integers(1, 9, 40)

@@ -173,6 +173,11 @@ def interval(
     "debiased_ece" cover about 90 % or more with 10 to 500 rows, for predictions in tenths, with one
     value, with three, or with any. Use :func:`consistency_test` to test whether an error is zero.
 
+    Weights that are not all integers count as :math:`n = (\sum_i w_i)^2 / \sum_i w_i^2` rows of
+    equal weight, in degrees of freedom and in the number ten. If weights are log-normal, their
+    logarithms have a standard deviation of up to 2, and there are 12 to 300 rows, 90 % intervals
+    cover 86 % or more. If rows of a cluster share such a weight, it is 84 % or more.
+
     With 100,000 rows or more, the bootstrap draws groups of rows (see :func:`bootstrap`), whose
     number gives the degrees of freedom, and the effect of chance is estimated from residuals with a
     random sign for each group. At 20,000 rows these intervals are as wide as those by rows, with

@@ -98,9 +98,11 @@ class MeasuredMetric:
         whole = source.whole
         #: Variance of a weighted mean of values with variance one.
         self._spread = 1 / total if whole else squares / total**2
-        self._cases = total if whole else float(rows)
+        cases = total if whole else float(rows)
         if clusters is not None:
-            self._cases = float(clusters.max() + 1)
+            cases = float(clusters.max() + 1)
+        #: Number of rows, or of clusters, of equal weight that are worth as much.
+        self._cases = cases if whole else round(cases * total**2 / squares / rows, 9)
         self._few = bool(self._cases < _MIN_ROWS)
         self._means = METRICS[name].best != "zero"
         self._unbiased = self._means or name == "skce"
@@ -211,7 +213,7 @@ class MeasuredMetric:
             z = NormalDist().inv_cdf((1 + level) / 2)
             source, spread = self._source, self._spread
             if isinstance(source, Predictions) and source.clusters is not None:
-                spread = spread_of_mean(self._metric, source, value, level)
+                spread = spread_of_mean(self._metric, source, value, level, self._cases)
             scaled = z**2 * spread
             middle = (value + scaled / 2) / (1 + scaled)
             half = math.sqrt(value * (1 - value) * scaled + scaled**2 / 4) / (1 + scaled)

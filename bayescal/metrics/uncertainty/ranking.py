@@ -13,7 +13,12 @@ from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.predictions import PLAIN, Predictions, Reading
 from bayescal.metrics.scores.ranking import RANKINGS, rank
 from bayescal.metrics.uncertainty.groups import in_clusters
-from bayescal.metrics.uncertainty.measured import Interval, MeasuredMetric, measure
+from bayescal.metrics.uncertainty.measured import (
+    Interval,
+    MeasuredMetric,
+    ends_if_equal,
+    measure,
+)
 
 #: Rows of a class below which there is no interval but the whole range.
 _MIN_OF_CLASS = 2
@@ -84,13 +89,10 @@ class MeasuredRanking:
         value = value if error else round(value, 12)
         cases, quantile = float(self._cases.min()), self._quantile(level)
         if value and not error:
-            # With mean m, a row reaches the value with chance (1 + m) / (1 + value) at most.
-            part = ((1 - level) / 2) ** (1 / cases)
-            lower, upper = part * (1 + value) - 1, 1 - part * (1 - value)
+            lower, upper = ends_if_equal(value, (-1, 1), cases, level)
             p_value = min(2 * (1 + abs(value)) ** -cases, 1.0)
-            return Interval(
-                value, value, lower, upper, (upper - lower) / (2 * quantile), level, p_value
-            )
+            error = (upper - lower) / (2 * quantile)
+            return Interval(value, value, lower, upper, error, level, p_value)
         half = quantile * error
         p_value = 2 * float(stdtr(max(cases - 1, 1.0), -abs(value) / error)) if error else 1.0
         lower, upper = max(value - half, -1.0), min(value + half, 1.0)

@@ -180,25 +180,35 @@ def test_intervals_cover_if_a_few_weights_are_large(name: str, rows: int) -> Non
 
 
 @pytest.mark.parametrize("n", [12, 30])
-@pytest.mark.parametrize("name", ["brier_score", "log_loss"])
-def test_rows_with_equal_losses_are_no_certainty(name: str, n: int) -> None:
+def test_rows_with_equal_losses_are_no_certainty(n: int) -> None:
     """Compare two constants of equal expected loss, of which one wins wherever no event happens."""
     first, second = np.full(n, 0.05), np.full(n, 0.1)
-    losses = np.array(
-        [[getattr(metrics, name)(p[:1], [y]) for y in (0, 1)] for p in (first, second)]
-    )
+    losses = np.array([[metrics.brier_score(p[:1], [y]) for y in (0, 1)] for p in (first, second)])
     gaps = losses[0] - losses[1]
     rate = gaps[0] / (gaps[0] - gaps[1])
     truth = losses[0] @ [1 - rate, rate]
     rejected, covered = [], []
     for events in range(n + 1):
         y = np.arange(n) < events
-        rejected.append(metrics.difference(name, first, second, y).p_value <= 0.05)
-        result = metrics.interval(name, first, y)
+        rejected.append(metrics.difference("brier_score", first, second, y).p_value <= 0.05)
+        result = metrics.interval("brier_score", first, y)
         covered.append(result.lower <= truth <= result.upper)
     chance = stats.binom(n, rate).pmf(np.arange(n + 1))
     assert chance @ rejected <= 0.05
     assert chance @ covered >= 0.9
+
+
+@pytest.mark.parametrize("name", ["ece", "ecce"])
+@pytest.mark.parametrize("probability", [None, 0.02])
+def test_errors_of_rare_events_may_be_zero(name: str, probability: float | None) -> None:
+    """Check calibrated predictions of 30 rows, half of which have no event."""
+    rng = np.random.default_rng(0)
+    contained = []
+    for _ in range(60):
+        p = rng.beta(1, 40, 30) if probability is None else np.full(30, probability)
+        result = metrics.interval(name, p, (rng.random(30) < p).astype(int), replicates=50)
+        contained.append(result.lower == 0)
+    assert np.mean(contained) > 0.85
 
 
 def test_counts_beyond_memory() -> None:

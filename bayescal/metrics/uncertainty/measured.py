@@ -233,7 +233,7 @@ class MeasuredMetric:
             return Interval(value, estimate, *self._range, math.inf, level)
         t, factor, _ = self._student(level, not analytic)
         error *= factor
-        if self._means and error <= _EQUAL * abs(value):
+        if self._means and error <= _EQUAL * abs(value) and math.isfinite(self._range[1]):
             lower, upper = ends_if_equal(value, self._range, self._cases, level)
             return Interval(value, value, lower, upper, (upper - lower) / (2 * t), level)
         if self._unbiased:
@@ -272,7 +272,7 @@ class MeasuredMetric:
         if self._few or not math.isfinite(error):
             return Interval(value, estimate, -widest, widest, math.inf, level, 1.0)
         t, factor, dof = self._student(level, mean is None)
-        if self._means and value and error <= _EQUAL * abs(value):
+        if self._means and value and error <= _EQUAL * abs(value) and math.isfinite(widest):
             lower, upper = ends_if_equal(value, (-widest, widest), self._cases, level)
             p_value = min(2 * (1 + abs(value) / widest) ** -self._cases, 1.0)
             return Interval(value, value, lower, upper, (upper - lower) / (2 * t), level, p_value)

@@ -310,7 +310,8 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         -------
         lower, upper : arrays of shape (k,) or (populations, k)
             Central intervals. If the density of a proportion is largest at zero, its interval
-            begins at zero, and all remaining probability is above the interval.
+            begins at zero, and all remaining probability is above the interval. The interval of
+            the other one of two classes then ends at one.
         """
         check_is_fitted(self)
         level = check_level(level)
@@ -319,8 +320,10 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
             np.apply_along_axis(lambda row, at=at: np.interp(at, LEVELS, row), -1, table)
             for at in ((1 - level) / 2, (1 + level) / 2, level)
         )
-        ends = np.where(at_zero, 0.0, lower), np.where(at_zero, upper, central)
-        return ends if self.populations_ is not None else (ends[0][0], ends[1][0])
+        ends = np.stack([np.where(at_zero, 0.0, lower), np.where(at_zero, upper, central)])
+        if len(self.classes_) == 2:
+            ends = np.where(at_zero[:, ::-1], 1 - ends[::-1, :, ::-1], ends)
+        return (ends[0], ends[1]) if self.populations_ is not None else (ends[0][0], ends[1][0])
 
     @ignoring_underflow
     def predict_proba(

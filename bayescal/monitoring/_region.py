@@ -159,13 +159,15 @@ class Line:
     def _profile_peak(self, coordinate: int) -> list[float]:
         """Maximize over one coordinate with the other one always at its best."""
         low, high = _BOUNDS[coordinate]
+        # A derivative this small is rounding: equal log odds do not tell a slope from an offset.
+        slack = 1e-12 * float(self._weights @ (1 + np.abs(self._log_odds)))
 
         def derivative(x: float) -> float:
             return self.slopes(self._at(coordinate, x), coordinate)[0]
 
-        if derivative(low) <= 0:
+        if derivative(low) <= slack:
             return self._at(coordinate, low)
-        if derivative(high) >= 0:
+        if derivative(high) >= -slack:
             return self._at(coordinate, high)
         return self._at(coordinate, find_root(derivative, low, high, xtol=1e-7))
 

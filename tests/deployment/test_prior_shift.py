@@ -486,6 +486,14 @@ def test_a_share_may_be_zero() -> None:
     assert lower[2] < 0.003 < upper[2] < 0.02
 
 
+def test_intervals_of_two_shares_complement_each_other() -> None:
+    scores, sites = np.repeat([0.1, 0.9, 0.5], 20), np.repeat([0, 1, 2], 20)
+    shift = bc.PriorShift(calibration_shares=0.5).fit(scores, populations=sites)
+    lower, upper = shift.shares_interval(0.8)
+    np.testing.assert_allclose(lower, 1 - upper[:, ::-1], atol=1e-12)
+    np.testing.assert_array_equal(lower == 0, [[False, True], [True, False], [False, False]])
+
+
 # --- the check ----------------------------------------------------------------------------------
 
 

@@ -158,6 +158,59 @@ def test_intervals_of_means() -> None:
     assert half[:5] == pytest.approx(result[:5], rel=1e-9)
 
 
+@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize("name", ["brier_score", "accuracy", "roc_auc"])
+def test_intervals_cover_if_a_few_weights_are_large(name: str, rows: int) -> None:
+    """Check 30 rows, or clusters of rows, whose weights are worth about five equal ones."""
+    rng = np.random.default_rng(0)
+
+    def draw(n: int) -> tuple[Array, Array]:
+        p = rng.beta(2, 2, (n, 1)) * 0.8 + rng.beta(2, 2, (n, rows)) * 0.2
+        return p.ravel(), (rng.random((n, 1)) < 0.2 + 0.6 * p).astype(int).ravel()
+
+    truth = getattr(metrics, name)(*draw(400_000 // rows))
+    covered = []
+    for _ in range(300):
+        p, y = draw(30)
+        groups = np.repeat(np.arange(30), rows)
+        weights = np.exp(rng.normal(0, 2, 30))[groups]
+        result = metrics.interval(name, p, y, weights=weights, groups=None if rows == 1 else groups)
+        covered.append(result.lower <= truth <= result.upper)
+    assert np.mean(covered) > 0.85
+
+
+@pytest.mark.parametrize("n", [12, 30])
+def test_rows_with_equal_losses_are_no_certainty(n: int) -> None:
+    """Compare two constants of equal expected loss, of which one wins wherever no event happens."""
+    first, second = np.full(n, 0.05), np.full(n, 0.1)
+    losses = np.array([[metrics.brier_score(p[:1], [y]) for y in (0, 1)] for p in (first, second)])
+    gaps = losses[0] - losses[1]
+    rate = gaps[0] / (gaps[0] - gaps[1])
+    truth = losses[0] @ [1 - rate, rate]
+    rejected, covered = [], []
+    for events in range(n + 1):
+        y = np.arange(n) < events
+        rejected.append(metrics.difference("brier_score", first, second, y).p_value <= 0.05)
+        result = metrics.interval("brier_score", first, y)
+        covered.append(result.lower <= truth <= result.upper)
+    chance = stats.binom(n, rate).pmf(np.arange(n + 1))
+    assert chance @ rejected <= 0.05
+    assert chance @ covered >= 0.9
+
+
+@pytest.mark.parametrize("name", ["ece", "ecce"])
+@pytest.mark.parametrize("probability", [None, 0.02])
+def test_errors_of_rare_events_may_be_zero(name: str, probability: float | None) -> None:
+    """Check calibrated predictions of 30 rows, half of which have no event."""
+    rng = np.random.default_rng(0)
+    contained = []
+    for _ in range(60):
+        p = rng.beta(1, 40, 30) if probability is None else np.full(30, probability)
+        result = metrics.interval(name, p, (rng.random(30) < p).astype(int), replicates=50)
+        contained.append(result.lower == 0)
+    assert np.mean(contained) > 0.85
+
+
 def test_counts_beyond_memory() -> None:
     probs, y = make_probs(40)
     loss, many = -np.log(probs[np.arange(40), y]), np.random.default_rng(0).integers(1, 9, 40)

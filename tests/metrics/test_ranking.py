@@ -106,6 +106,19 @@ def test_perfect_and_reversed_rankings(name: str) -> None:
     assert bc.metrics.interval(name, 1.0 - Y, Y).lower < 0.5
 
 
+@pytest.mark.parametrize("rows", [2, 20])
+@pytest.mark.parametrize("gap", [0.5, 1.0])
+def test_differences_that_are_equal_for_all_rows(gap: float, rows: int) -> None:
+    """Compare a perfect ranking with none, and with the reversed one."""
+    y, p = np.repeat([0, 1], rows), np.linspace(0.2, 0.8, 2 * rows)
+    result = bc.metrics.difference("roc_auc", p, 1 - p if gap == 1 else np.full(2 * rows, 0.5), y)
+    assert result.value == gap
+    # Differences in [-1, 1] of a mean m are all at least the gap with this chance at most.
+    chance = ((1 + np.array([result.lower, 0.0])) / (1 + gap)) ** rows
+    assert 2 * chance == pytest.approx([0.1, result.p_value])
+    assert 1 - result.upper == pytest.approx((1 - gap) * 0.05 ** (1 / rows))
+
+
 @names
 def test_what_is_refused(name: str) -> None:
     function: Any = getattr(bc.metrics, name)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from scipy.optimize import minimize
+from scipy.optimize import brentq, minimize
 from scipy.special import expit, logit, softmax
 
 import bayescal as bc
@@ -417,6 +417,23 @@ def test_region_is_that_of_an_optimizer_on_all_rows() -> None:
     np.testing.assert_allclose(monitor.offset_interval(), ends[2:], atol=2e-3)
     assert bc.Monitor().slope_interval() == (0.0, np.inf)
     assert bc.Monitor().offset_interval() == (-np.inf, np.inf)
+
+
+@pytest.mark.parametrize("seed", [36, 52])
+def test_equal_predictions_do_not_tell_slopes_from_offsets(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    p, y, weights = np.full(30, 0.3), (rng.random(30) < 0.25).astype(int), rng.random(30)
+    monitor = bc.Monitor(alpha=0.1).update(p, y, weights=weights)
+    threshold = np.log(0.1) + monitor._evidence[0].log_plain_evidence
+
+    def excess(q: float) -> float:
+        return float(weights @ np.where(y == 1, np.log(q / 0.3), np.log((1 - q) / 0.7)) - threshold)
+
+    # The least offset has slope 0, and large slopes have large offsets.
+    assert monitor.offset_interval() == pytest.approx((logit(brentq(excess, 1e-9, 0.2)), np.inf))
+    lower, upper = monitor.slope_interval()
+    assert lower == 0 and upper > 20
+    assert not np.isnan(monitor.confidence_sequence()["offset"]).any()
 
 
 @pytest.mark.parametrize(

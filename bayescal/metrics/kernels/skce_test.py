@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
@@ -49,8 +48,8 @@ def skce_test(
     - "asymptotic" with "unbiased": n t is distributed as :math:`\sum_j \lambda_j (Z_j^2 - 1)` with
       standard normal Z, where :math:`\lambda` are the eigenvalues of the matrix :math:`h / n`. Such
       sums are drawn as quadratic forms of normal vectors, without computing eigenvalues.
-    - "asymptotic" with "linear": t is a mean over pairs, hence about normal. It is fast and has
-      little power.
+    - "asymptotic" with "linear": t is a mean over pairs. Over its standard error, it has about
+      Student's t distribution. It is fast and has little power.
     - "bound": the p-value is at most :math:`\exp(-\lfloor n/2 \rfloor t^2 / 8)` for a positive t if
       "unbiased" or "linear", and :math:`\exp(-(\sqrt{n t / 2} - 1)^2 / 2)` for
       :math:`n t > 2` if "biased", else 1. Valid for every n, but very conservative.
@@ -124,7 +123,7 @@ def skce_test(
     if method == "bound":
         return CalibrationTest(value, _bound_p_value(value, n, estimator))
     if estimator == "linear":
-        return CalibrationTest(value, _normal_p_value(metric, data))
+        return CalibrationTest(value, _student_p_value(metric, data))
     return CalibrationTest(value, _simulated_p_value(metric, data, value, resamples, seed))
 
 
@@ -135,14 +134,16 @@ def _bound_p_value(value: float, n: int, estimator: str) -> float:
     return math.exp(-(n // 2) * (max(value, 0) / _BOUND) ** 2 / 2)
 
 
-def _normal_p_value(metric: KernelError, data: Predictions) -> float:
+def _student_p_value(metric: KernelError, data: Predictions) -> float:
     """Compute the p-value of the mean over pairs of rows 1 and 2, 3 and 4, and so on."""
+    from scipy.special import stdtr
+
     values = metric.pairs(data)
     error = float(values.std(ddof=1)) / math.sqrt(len(values))
     mean = float(values.mean())
     if error == 0:
         return 1.0 if mean <= 0 else 0.0
-    return NormalDist().cdf(-mean / error)
+    return float(stdtr(len(values) - 1, -mean / error))
 
 
 def _simulated_p_value(

@@ -106,13 +106,15 @@ def equal_rows_once(data: Predictions) -> Predictions:
     return data.part(first)._replace(weights=ones(len(first)), classes=data.classes, clusters=None)
 
 
-def spread_of_mean(metric: SumMetric, data: Predictions, mean: float, level: float) -> float:
+def spread_of_mean(
+    metric: SumMetric, data: Predictions, mean: float, level: float, count: float
+) -> float:
     """Compute the variance of a proportion of rows in clusters, if each row has variance one.
 
     It is the squared standard error over p (1 - p), at least that of independent rows, times the
-    squared ratio of two quantiles of Student's law: with the degrees of freedom of the clusters,
-    and with those of as many independent rows. A proportion of zero or one has no standard error;
-    then all rows of a cluster are assumed to be equal.
+    squared ratio of two quantiles of Student's law: with the degrees of freedom of ``count``
+    clusters, and with those of as many independent rows. A proportion of zero or one has no
+    standard error; then all rows of a cluster are assumed to be equal.
     """
     from scipy.special import stdtrit
 
@@ -123,7 +125,7 @@ def spread_of_mean(metric: SumMetric, data: Predictions, mean: float, level: flo
     error, _ = standard_error(metric, data)
     rows = float(data.weights @ data.weights) / masses.sum() ** 2
     spread = max(error**2 / (mean * (1 - mean)), rows)
-    clusters, cases = stdtrit(np.maximum([len(masses) - 1, 1 / spread - 1], 1), (1 + level) / 2)
+    clusters, cases = stdtrit(np.maximum([count - 1, 1 / spread - 1], 1), (1 + level) / 2)
     return float(spread * max(clusters / cases, 1) ** 2)
 
 

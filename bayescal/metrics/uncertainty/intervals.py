@@ -156,12 +156,17 @@ def interval(
     Student's t distribution with n - 1 degrees of freedom. The interval is the union of Student's,
     :math:`e \mp s x`, and that of Hall's transformation, which replaces x by
     :math:`3 (\sqrt[3]{1 + \kappa (x - \kappa / 6)} - 1) / \kappa`. The former is too short for
-    skewed rows, and the latter for symmetric ones. An accuracy has Wilson's interval.
+    skewed rows, and the latter for symmetric ones. An accuracy has Wilson's interval. If all rows
+    have the same Brier score e (or any loss with a range [a, b]), as where no event happened, the
+    interval extends from :math:`e + (a - e) r` to :math:`e + (b - e) r` with
+    :math:`r = 1 - ((1 - \text{level}) / 2)^{1 / n}`. A log loss has no upper bound, and then an
+    interval without width.
 
     Chance inflates errors that cannot be negative. Let b be the root mean square error of labels
     drawn from the predictions, times the root of the ratio of the sum of squared residuals to its
-    expectation. With :math:`g(e) = (\max(e, b)^{5/2} - b^{5/2})^{2/5}`, the estimate is g(e), and
-    its interval :math:`g(\max(e, b) \mp t s)`. For "debiased_ece" with norm 2, e is the mean
+    expectation, or one if that is less. With
+    :math:`g(e) = (\max(e, b)^{5/2} - b^{5/2})^{2/5}`, the estimate is g(e), and its interval
+    :math:`g(\max(e, b) \mp t s)`. For "debiased_ece" with norm 2, e is the mean
     square, g is its root, or 0 if e is negative, and the upper end also inverts a test, since the
     variance of the square grows with the error.
 
@@ -171,7 +176,14 @@ def interval(
     errors mostly more (``benchmarks/bench_intervals.py``). If one row in twenty is of class 1,
     intervals of log loss and Brier score cover 81 % with 50 rows, and 97 % with 500. Intervals of
     "debiased_ece" cover about 90 % or more with 10 to 500 rows, for predictions in tenths, with one
-    value, with three, or with any. Use :func:`consistency_test` to test whether an error is zero.
+    value, with three, or with any, but for calibrated constants of 0.05 only 40 % with ten rows and
+    64 % with 20, as often no event happens. Use :func:`consistency_test` to test whether an error
+    is zero.
+
+    Weights that are not all integers count as :math:`n = (\sum_i w_i)^2 / \sum_i w_i^2` rows of
+    equal weight, in degrees of freedom and in the number ten. If weights are log-normal, their
+    logarithms have a standard deviation of up to 2, and there are 12 to 300 rows, 90 % intervals
+    cover 86 % or more. If rows of a cluster share such a weight, it is 84 % or more.
 
     With 100,000 rows or more, the bootstrap draws groups of rows (see :func:`bootstrap`), whose
     number gives the degrees of freedom, and the effect of chance is estimated from residuals with a

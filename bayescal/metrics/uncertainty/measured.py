@@ -36,6 +36,8 @@ from bayescal.metrics.uncertainty.replicates import error_by_chance, replicate
 _POWER, _ANGLES = 2.5, 361
 #: Number of rows below which an interval is the whole range.
 _MIN_ROWS = 10
+#: Standard error, relative to a mean, up to which rows differ by rounding only.
+_EQUAL = 1e-9
 
 
 class Interval(NamedTuple):
@@ -98,9 +100,11 @@ class MeasuredMetric:
         whole = source.whole
         #: Variance of a weighted mean of values with variance one.
         self._spread = 1 / total if whole else squares / total**2
-        self._cases = total if whole else float(rows)
+        cases = total if whole else float(rows)
         if clusters is not None:
-            self._cases = float(clusters.max() + 1)
+            cases = float(clusters.max() + 1)
+        #: Number of rows, or of clusters, of equal weight that are worth as much.
+        self._cases = cases if whole else round(cases * total**2 / squares / rows, 9)
         self._few = bool(self._cases < _MIN_ROWS)
         self._few_clusters = self._few and clusters is not None
         self._means = METRICS[name].best != "zero"
@@ -212,7 +216,7 @@ class MeasuredMetric:
             z = NormalDist().inv_cdf((1 + level) / 2)
             source, spread = self._source, self._spread
             if isinstance(source, Predictions) and source.clusters is not None:
-                spread = spread_of_mean(self._metric, source, value, level)
+                spread = spread_of_mean(self._metric, source, value, level, self._cases)
             scaled = z**2 * spread
             middle = (value + scaled / 2) / (1 + scaled)
             half = math.sqrt(value * (1 - value) * scaled + scaled**2 / 4) / (1 + scaled)
@@ -230,6 +234,9 @@ class MeasuredMetric:
             return Interval(value, estimate, *self._range, math.inf, level)
         t, factor, _ = self._student(level, not analytic)
         error *= factor
+        if self._means and error <= _EQUAL * abs(value) and math.isfinite(self._range[1]):
+            lower, upper = ends_if_equal(value, self._range, self._cases, level)
+            return Interval(value, value, lower, upper, (upper - lower) / (2 * t), level)
         if self._unbiased:
             ends = self._within(*_hall(value, error, skewness, t))
             return Interval(value, value, *ends, error, level)
@@ -266,6 +273,10 @@ class MeasuredMetric:
         if self._few or not math.isfinite(error):
             return Interval(value, estimate, -widest, widest, math.inf, level, 1.0)
         t, factor, dof = self._student(level, mean is None)
+        if self._means and value and error <= _EQUAL * abs(value) and math.isfinite(widest):
+            lower, upper = ends_if_equal(value, (-widest, widest), self._cases, level)
+            p_value = min(2 * (1 + abs(value) / widest) ** -self._cases, 1.0)
+            return Interval(value, value, lower, upper, (upper - lower) / (2 * t), level, p_value)
         if self._unbiased:
             error *= factor
             x = value / error if error > 0 else math.copysign(1e9, value) * (value != 0)
@@ -352,6 +363,19 @@ def _upper_square(square: float, biased: float, half: float) -> float:
     size = float(biased) + chance
     scale = half**2 / size if size > 0 else 0.0
     return square + scale / 2 + math.sqrt(max(scale**2 / 4 + scale * (square + chance), 0))
+
+
+def ends_if_equal(
+    value: float, ends: tuple[float, float], cases: float, level: float
+) -> tuple[float, float]:
+    """Compute the interval of a mean within ends, if all rows have the same value.
+
+    If the mean is m, a row reaches the value with a chance of at most (m - a) / (value - a), where
+    a is the lower end of the range. At the lower end of the interval, the chance that all rows do
+    is (1 - level) / 2.
+    """
+    moved = -math.expm1(math.log((1 - level) / 2) / cases)
+    return value + (ends[0] - value) * moved, value + (ends[1] - value) * moved
 
 
 def _hall(value: float, error: float, skewness: float, t: float) -> tuple[float, float]:

@@ -13,7 +13,12 @@ from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.predictions import PLAIN, Predictions, Reading
 from bayescal.metrics.scores.ranking import RANKINGS, rank
 from bayescal.metrics.uncertainty.groups import in_clusters
-from bayescal.metrics.uncertainty.measured import Interval, MeasuredMetric, measure
+from bayescal.metrics.uncertainty.measured import (
+    Interval,
+    MeasuredMetric,
+    ends_if_equal,
+    measure,
+)
 
 #: Rows of a class below which there is no interval but the whole range.
 _MIN_OF_CLASS = 2
@@ -25,10 +30,12 @@ class MeasuredRanking:
     def __init__(self, name: str, data: Predictions) -> None:
         self._data = data
         self.value, self._influence = rank(name, data)
-        counts = np.bincount(data.y, data.weights if data.whole else None, 2)
+        rows, mass, squares = (np.bincount(data.y, data.weights**power) for power in (0, 1, 2))
+        cases = mass if data.whole else rows
         if data.clusters is not None:
-            counts = np.array([len(np.unique(data.clusters[data.y == code])) for code in (0, 1)])
-        self._cases = counts
+            cases = np.array([len(np.unique(data.clusters[data.y == code])) for code in (0, 1)])
+        #: Number of rows of each class, or of clusters, of equal weight that are worth as much.
+        self._cases = cases if data.whole else np.round(cases * mass**2 / squares / rows, 9)
 
     def _error(self, influence: np.ndarray) -> float:
         """Compute the standard error of a score with these derivatives."""
@@ -80,9 +87,14 @@ class MeasuredRanking:
         # Strictly increasing maps change nothing but rounding.
         error = error if error > 1e-12 else 0.0
         value = value if error else round(value, 12)
-        half = self._quantile(level) * error
-        dof = max(float(self._cases.min()) - 1, 1.0)
-        p_value = 2 * float(stdtr(dof, -abs(value) / error)) if error else float(value == 0)
+        cases, quantile = float(self._cases.min()), self._quantile(level)
+        if value and not error:
+            lower, upper = ends_if_equal(value, (-1, 1), cases, level)
+            p_value = min(2 * (1 + abs(value)) ** -cases, 1.0)
+            error = (upper - lower) / (2 * quantile)
+            return Interval(value, value, lower, upper, error, level, p_value)
+        half = quantile * error
+        p_value = 2 * float(stdtr(max(cases - 1, 1.0), -abs(value) / error)) if error else 1.0
         lower, upper = max(value - half, -1.0), min(value + half, 1.0)
         return Interval(value, value, lower, upper, error, level, p_value)
 

@@ -85,7 +85,8 @@ def error_by_chance(metric: Metric, data: Predictions, seed: int) -> float:
     """Compute the size of an error by chance alone, given the size of the residuals.
 
     It is the root mean square of errors of labels drawn from the predictions, times the root of the
-    ratio of the sum of squared residuals to its expectation.
+    ratio of the sum of squared residuals to its expectation, or one if that is less: residuals are
+    small where no rare event happened.
     """
     if data.whole:
         # Some repetitions of very large counts are drawn together, which overestimates chance.
@@ -103,7 +104,7 @@ def error_by_chance(metric: Metric, data: Predictions, seed: int) -> float:
         squares = (probs**2).sum(axis=1) - 2 * probs[np.arange(len(y)), y] + 1
     expected = float(np.sum(data.weights @ (probs * (1 - probs))))
     ratio = max(float(np.sum(data.weights @ squares)), 0.0) / expected if expected > 0 else 1.0
-    return float(np.sqrt(np.mean(np.square(drawn)) * ratio))
+    return float(np.sqrt(np.mean(np.square(drawn)) * max(ratio, 1.0)))
 
 
 def redraw(data: Predictions, rng: np.random.Generator) -> Predictions:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from scipy.special import expit
 
 import bayescal as bc
 from bayescal import metrics
@@ -76,8 +77,9 @@ def test_standard_errors_are_of_sums_by_cluster(weighted: bool) -> None:
     value = w @ cost / w.sum()
     sums = np.array([w[groups == g] @ (cost[groups == g] - value) for g in range(24)]) / w.sum()
     result = metrics.interval("brier_score", p, y, weights=w, groups=groups)
-    # Weights that are no counts are worth fewer equal ones.
-    count = 24 * w.sum() ** 2 / (w @ w) / len(w)
+    # Unequal clusters are worth fewer equal ones.
+    masses = np.bincount(groups, w)
+    count = w.sum() ** 2 / (masses @ masses)
     factor = count / (count - 1)
     assert result.standard_error == pytest.approx(np.sqrt(factor * sums @ sums), rel=1e-9)
     assert result.lower <= value - stats.t(count - 1).ppf(0.95) * result.standard_error + 1e-12
@@ -309,6 +311,26 @@ def test_fewer_than_ten_clusters_say_nothing(name: str) -> None:
     assert (nine.lower, nine.upper, nine.standard_error) == (0, 1, np.inf)
     ten = metrics.interval(name, p, y, groups=np.arange(72) * 10 // 72, replicates=50)
     assert ten.upper - ten.lower < 0.6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["brier_score", "accuracy", "roc_auc", "ece"])
+@pytest.mark.parametrize("sizes", [[3] * 40 + [500], [20] * 9 + [400], [5] * 10 + [300, 300]])
+def test_coverage_where_few_clusters_have_most_of_the_rows(name: str, sizes: list[int]) -> None:
+    """Check correlated rows; by the number of clusters, coverage would be 10 to 60 %."""
+
+    def draw(rng: np.random.Generator, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        z, offset = 1.5 * rng.normal(size=len(groups)), rng.normal(size=groups[-1] + 1)
+        return expit(z), (rng.random(len(groups)) < expit(z + offset[groups])).astype(int)
+
+    truth = getattr(metrics, name)(*draw(np.random.default_rng(0), np.arange(400_000)))
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    covered = 0
+    for run in range(100):
+        p, y = draw(np.random.default_rng([1, run]), groups)
+        result = metrics.interval(name, p, y, groups=groups)
+        covered += result.lower <= truth <= result.upper
+    assert covered >= 84
 
 
 @pytest.mark.parametrize("name", ["skce", "debiased_ece", "canonical_ece"])

@@ -36,6 +36,8 @@ from bayescal.metrics.uncertainty.replicates import error_by_chance, replicate
 _POWER, _ANGLES = 2.5, 361
 #: Number of rows below which an interval is the whole range.
 _MIN_ROWS = 10
+#: Least degrees of freedom, where one cluster has nearly all rows.
+_MIN_DOF = 0.5
 #: Standard error, relative to a mean, up to which rows differ by rounding only.
 _EQUAL = 1e-9
 
@@ -100,12 +102,13 @@ class MeasuredMetric:
         whole = source.whole
         #: Variance of a weighted mean of values with variance one.
         self._spread = 1 / total if whole else squares / total**2
-        cases = total if whole else float(rows)
+        cases = count = total if whole else total**2 / squares
         if clusters is not None:
-            cases = float(clusters.max() + 1)
+            masses = np.bincount(clusters, source.weights)
+            cases, count = total**2 / float(masses @ masses), len(masses)
         #: Number of rows, or of clusters, of equal weight that are worth as much.
-        self._cases = cases if whole else round(cases * total**2 / squares / rows, 9)
-        self._few = bool(self._cases < _MIN_ROWS)
+        self._cases = round(cases, 9)
+        self._few = bool(round(count, 9) < _MIN_ROWS)
         self._few_clusters = self._few and clusters is not None
         self._means = METRICS[name].best != "zero"
         self._unbiased = self._means or name == "skce"
@@ -195,13 +198,13 @@ class MeasuredMetric:
     def _student(self, level: float, drawn: bool) -> tuple[float, float, float]:
         """Compute a quantile, the factor from deviation to standard error, degrees of freedom.
 
-        They are those of the rows, or of the groups if groups were drawn.
+        They are those of the rows or clusters, or of the groups if fewer groups were drawn.
         """
         from scipy.special import stdtrit
 
         groups = self._groups if drawn else None
-        size = self._cases if groups is None else len(groups.sums)
-        dof = float(size - 1)
+        size = self._cases if groups is None else min(self._cases, len(groups.sums))
+        dof = max(size - 1.0, _MIN_DOF)
         return float(stdtrit(dof, (1 + level) / 2)), math.sqrt(size / dof), dof
 
     def _within(self, lower: float, upper: float) -> tuple[float, float]:

@@ -30,12 +30,17 @@ class MeasuredRanking:
     def __init__(self, name: str, data: Predictions) -> None:
         self._data = data
         self.value, self._influence = rank(name, data)
-        rows, mass, squares = (np.bincount(data.y, data.weights**power) for power in (0, 1, 2))
-        cases = mass if data.whole else rows
+        self._cases = np.array([self._count_cases(data.y == code) for code in (0, 1)])
+
+    def _count_cases(self, chosen: np.ndarray) -> float:
+        """Count rows of a class, or clusters, of equal weight that are worth as much."""
+        data, weights = self._data, self._data.weights[chosen]
         if data.clusters is not None:
-            cases = np.array([len(np.unique(data.clusters[data.y == code])) for code in (0, 1)])
-        #: Number of rows of each class, or of clusters, of equal weight that are worth as much.
-        self._cases = cases if data.whole else np.round(cases * mass**2 / squares / rows, 9)
+            weights = np.bincount(data.clusters[chosen], weights)
+        elif data.whole:
+            return float(weights.sum())
+        squares = float(weights @ weights)
+        return round(float(weights.sum()) ** 2 / squares, 9) if squares else 0.0
 
     def _error(self, influence: np.ndarray) -> float:
         """Compute the standard error of a score with these derivatives."""

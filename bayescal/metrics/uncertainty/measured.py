@@ -95,10 +95,10 @@ class MeasuredMetric:
         if isinstance(source, Predictions):
             weights, clusters = source.weights, source.clusters
             self.value = compute(metric, source)
-            rows, total, squares = len(weights), float(weights.sum()), float(weights @ weights)
+            total, squares = float(weights.sum()), float(weights @ weights)
         else:
             self.value = float(source.metric.value(source.total, np)) if value is None else value
-            rows, total, squares = source.sizes.tolist()
+            total, squares = source.sizes[1:].tolist()
         whole = source.whole
         #: Variance of a weighted mean of values with variance one.
         self._spread = 1 / total if whole else squares / total**2

@@ -179,19 +179,21 @@ def test_intervals_cover_if_a_few_weights_are_large(name: str, rows: int) -> Non
     assert np.mean(covered) > 0.85
 
 
+@pytest.mark.parametrize("name", ["brier_score", "log_loss"])
 @pytest.mark.parametrize("n", [12, 30])
-def test_rows_with_equal_losses_are_no_certainty(n: int) -> None:
+def test_rows_with_equal_losses_are_no_certainty(name: str, n: int) -> None:
     """Compare two constants of equal expected loss, of which one wins wherever no event happens."""
     first, second = np.full(n, 0.05), np.full(n, 0.1)
-    losses = np.array([[metrics.brier_score(p[:1], [y]) for y in (0, 1)] for p in (first, second)])
+    measure = getattr(metrics, name)
+    losses = np.array([[measure(p[:1], [y]) for y in (0, 1)] for p in (first, second)])
     gaps = losses[0] - losses[1]
     rate = gaps[0] / (gaps[0] - gaps[1])
     truth = losses[0] @ [1 - rate, rate]
     rejected, covered = [], []
     for events in range(n + 1):
         y = np.arange(n) < events
-        rejected.append(metrics.difference("brier_score", first, second, y).p_value <= 0.05)
-        result = metrics.interval("brier_score", first, y)
+        rejected.append(metrics.difference(name, first, second, y).p_value <= 0.05)
+        result = metrics.interval(name, first, y)
         covered.append(result.lower <= truth <= result.upper)
     chance = stats.binom(n, rate).pmf(np.arange(n + 1))
     assert chance @ rejected <= 0.05

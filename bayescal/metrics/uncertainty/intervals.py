@@ -157,10 +157,9 @@ def interval(
     :math:`e \mp s x`, and that of Hall's transformation, which replaces x by
     :math:`3 (\sqrt[3]{1 + \kappa (x - \kappa / 6)} - 1) / \kappa`. The former is too short for
     skewed rows, and the latter for symmetric ones. An accuracy has Wilson's interval. If all rows
-    have the same Brier score e (or any loss with a range [a, b]), as where no event happened, the
-    interval extends from :math:`e + (a - e) r` to :math:`e + (b - e) r` with
-    :math:`r = 1 - ((1 - \text{level}) / 2)^{1 / n}`. A log loss has no upper bound, and then an
-    interval without width.
+    have the same loss e, as where no event happened, and any labels would give rows losses in
+    [a, b], the interval extends from :math:`e + (a - e) r` to :math:`e + (b - e) r` with
+    :math:`r = 1 - ((1 - \text{level}) / 2)^{1 / n}`.
 
     Chance inflates errors that cannot be negative. Let b be the root mean square error of labels
     drawn from the predictions, times the root of the ratio of the sum of squared residuals to its

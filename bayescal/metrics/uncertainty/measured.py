@@ -237,8 +237,8 @@ class MeasuredMetric:
             return Interval(value, estimate, *self._range, math.inf, level)
         t, factor, _ = self._student(level, not analytic)
         error *= factor
-        if self._means and error <= _EQUAL * abs(value) and math.isfinite(self._range[1]):
-            lower, upper = ends_if_equal(value, self._range, self._cases, level)
+        if self._means and error <= _EQUAL * abs(value) and (costs := self._costs()):
+            lower, upper = ends_if_equal(value, costs, self._cases, level)
             return Interval(value, value, lower, upper, (upper - lower) / (2 * t), level)
         if self._unbiased:
             ends = self._within(*_hall(value, error, skewness, t))
@@ -250,6 +250,27 @@ class MeasuredMetric:
             )
         lower, upper = self._within(*self._less_chance(ends).tolist())
         return Interval(value, estimate, lower, upper, (upper - lower) / (2 * t), level)
+
+    def _costs(self, other: MeasuredMetric | None = None) -> tuple[float, float] | None:
+        """Compute the least and the largest cost of a row with any label; None if unlimited.
+
+        With another model, they are those of the difference.
+        """
+        data, metric = self._source, self._metric
+        if isinstance(data, GroupedSums) or not isinstance(metric, MeanMetric) or data.y.ndim == 2:
+            width = self._range[1] - self._range[0]
+            ends = self._range if other is None else (-width, width)
+        else:
+            low, high = math.inf, -math.inf
+            for code in range(2 if data.probs.ndim == 1 else data.probs.shape[1]):
+                y = np.full(len(data.y), code)
+                costs = np.asarray(metric.cost(data._replace(y=y), np))
+                if other is not None:
+                    assert isinstance(other._source, Predictions)
+                    costs = costs - np.asarray(metric.cost(other._source._replace(y=y), np))
+                low, high = min(low, float(costs.min())), max(high, float(costs.max()))
+            ends = low, high
+        return ends if math.isfinite(ends[1] - ends[0]) else None
 
     def less(self, other: MeasuredMetric, level: float) -> Interval:
         """Compute the difference to another model of the same rows."""
@@ -276,9 +297,13 @@ class MeasuredMetric:
         if self._few or not math.isfinite(error):
             return Interval(value, estimate, -widest, widest, math.inf, level, 1.0)
         t, factor, dof = self._student(level, mean is None)
-        if self._means and value and error <= _EQUAL * abs(value) and math.isfinite(widest):
-            lower, upper = ends_if_equal(value, (-widest, widest), self._cases, level)
-            p_value = min(2 * (1 + abs(value) / widest) ** -self._cases, 1.0)
+        equal = self._means and value and error <= _EQUAL * abs(value)
+        if equal and (costs := self._costs(other)):
+            lower, upper = ends_if_equal(value, costs, self._cases, level)
+            # If the mean is zero, this is the largest chance that a row has the value.
+            end = costs[0] if value > 0 else costs[1]
+            chance = end / (end - value) if end * value < 0 else 0.0
+            p_value = min(2 * chance**self._cases, 1.0)
             return Interval(value, value, lower, upper, (upper - lower) / (2 * t), level, p_value)
         if self._unbiased:
             error *= factor

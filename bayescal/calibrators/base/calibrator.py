@@ -189,7 +189,9 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             proportions of outcomes, in rows that sum to one: a row counts once for each outcome,
             with the proportion as its weight; (0.5, 0.5) is a tied game.
         sample_weight : array-like of shape (n,), optional
-            Non-negative; an integer weight equals repeated rows.
+            Non-negative; an integer weight equals repeated rows. Priors and posteriors therefore
+            count the sum of the weights as a number of rows, also if weights are not integers:
+            scale such weights to the number of rows that they are worth.
 
         Returns
         -------

@@ -344,6 +344,7 @@ def check_data(data: object, univariate: bool, classes: int) -> Batch:
     if y.shape != rows:
         raise ValueError(
             f"labels must have shape {rows} to match x of shape {x.shape}, got {y.shape}"
+            + "; pass a single column as an array of shape (n,)" * (rows == (*y.shape, 1))
         )
     mask = np.ones(rows, bool)
     if len(data) == 3 and data[2] is not None:

@@ -377,10 +377,17 @@ def in_order(
 
 
 def rows_by_class(given: UserData, classes: Sequence[object] | np.ndarray, what: str) -> UserData:
-    """Reorder the entries (k, ...) of a series or data frame whose index has the classes.
+    """Order the entries (k, ...) of a mapping, or of a series or data frame, by its classes.
 
-    Entries that are only numbered keep their order, as do arrays.
+    Entries of a series that are only numbered keep their order, as do arrays.
     """
+    if isinstance(given, Mapping):
+        names, given = list(given), np.asarray(list(given.values()))
+        order = match_columns(names, classes, what) if len(names) == len(classes) else None
+        if order is None:
+            known = label_list(np.asarray(classes))
+            raise ValueError(f"{what} must have the classes {known}, got {names}")
+        return given[order]
     index: Any = getattr(given, "index", None)
     names = list(index) if hasattr(index, "tolist") else []
     if type(index).__name__ == "RangeIndex" and names == [*range(len(names))]:

@@ -87,7 +87,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         None means that the scores are calibrated probabilities.
     class_prior : float, array of shape (k,) or NumPyro distribution, optional
         The new class proportions, as in :func:`posterior_predict`. Pass probabilities if they are
-        known (a single number for the second of two classes; a series whose index has the classes
+        known (a single number for the second of two classes; a dictionary or a series by class
         may have any order), or a ``Beta`` or ``Dirichlet`` of ``numpyro.distributions`` as the
         prior from which they are estimated. The default is a uniform prior.
     calibration_shares : float or array of shape (k,), optional

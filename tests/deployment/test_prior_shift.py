@@ -206,8 +206,9 @@ def test_shares_and_costs_are_named_by_class(labels: tuple[Any, Any], turned: An
     p = np.linspace(0.05, 0.95, 40)
     y = np.array(labels)[(np.arange(40) % 3 > 0).astype(int)]
     calibrator = bc.Beta().fit(p, y)
-    shift = bc.PriorShift(calibrator, pd.Series([0.1, 0.9], turned)).fit()
-    np.testing.assert_allclose(shift.shares_, [0.9, 0.1])
+    for shares in (pd.Series([0.1, 0.9], turned), dict(zip(turned, [0.1, 0.9], strict=True))):
+        shift = bc.PriorShift(calibrator, shares).fit()
+        np.testing.assert_allclose(shift.shares_, [0.9, 0.1])
     shift = bc.PriorShift(classes=labels, calibration_shares=pd.Series([0.3, 0.7], turned)).fit(p)
     np.testing.assert_allclose(shift.calibration_shares_, [0.7, 0.3])
     named = pd.DataFrame([[0, 1], [5, 0]], turned)
@@ -220,6 +221,10 @@ def test_shares_and_costs_are_named_by_class(labels: tuple[Any, Any], turned: An
         for costs in (named, plain)
     )
     assert actual == expected
+    costs = dict(zip(turned, named.to_numpy().tolist(), strict=True))
+    assert bc.expected_performance(calibrator, p, costs=costs).cost == expected[0]
+    with pytest.raises(ValueError, match=r"must have the classes .*, got \['no', 'x', 1\]"):
+        bc.PriorShift(calibrator, {"no": 0.2, "x": 0.3, 1: 0.5}).fit()
     prior = bc.GaussianPrior(mu0=dist.Normal(-1, 1), mu1=dist.Normal(1, 1), sigma=1.0)
     data = np.linspace(-1, 1, 40), y
     actual, expected = (

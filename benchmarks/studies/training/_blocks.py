@@ -1,4 +1,4 @@
-"""The layers and blocks that the networks are made of.
+"""Layers and blocks of the networks.
 
 Images are (batch, height, width, channels).
 """
@@ -17,7 +17,7 @@ _MOMENTUM, _EPSILON = 0.9, 1e-5
 
 
 def slide(x: jax.Array, size: int, stride: int, fill: float = 0.0) -> list[jax.Array]:
-    """Return what each of the size x size places of a centered window sees, row by row."""
+    """Return the input shifted to each of the size x size positions of a centered window."""
     pad = size // 2
     height, width = ((side - 1) // stride + 1 for side in x.shape[1:3])
     x = jnp.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0)), constant_values=fill)
@@ -30,7 +30,7 @@ def slide(x: jax.Array, size: int, stride: int, fill: float = 0.0) -> list[jax.A
 
 
 def convolve_by_product(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
-    """Return the convolution as one matrix product: the fastest within a loop on a processor."""
+    """Compute the convolution as one matrix product, which is fastest within a loop on a CPU."""
     size, _, _, outputs = kernel.shape
     pad = size // 2
     x = jnp.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
@@ -44,7 +44,7 @@ def convolve_by_product(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Arr
 
 
 def convolve(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
-    """Return the convolution by JAX's own primitive."""
+    """Compute the convolution by JAX's primitive."""
     pad = kernel.shape[0] // 2
     return jax.lax.conv_general_dilated(
         x,
@@ -134,7 +134,7 @@ class BatchNorm(nnx.Module):
 
 
 class ConvNorm(nnx.Module):
-    """A convolution without bias, batch normalization and, if asked, the positive part."""
+    """A convolution without bias, batch normalization and optionally ReLU."""
 
     def __init__(
         self,
@@ -200,14 +200,14 @@ class Bottleneck(_Added):
 
 
 def _shortcut(inputs: int, outputs: int, stride: int, options: Any) -> ConvNorm | None:
-    """Return what makes the input fit to be added to, if it does not fit."""
+    """Return a projection of the input to the shape of the output, or None if shapes agree."""
     if stride == 1 and inputs == outputs:
         return None
     return ConvNorm(inputs, outputs, 1, stride=stride, relu=False, **options)
 
 
 class NormConv(nnx.Module):
-    """Batch normalization, the positive part, then a convolution without bias."""
+    """Batch normalization, ReLU, and a convolution without bias."""
 
     def __init__(self, inputs: int, outputs: int, size: int, *, dtype: Any, rngs: nnx.Rngs) -> None:
         self.norm = BatchNorm(inputs)
@@ -218,7 +218,7 @@ class NormConv(nnx.Module):
 
 
 class Dense2d(nnx.Module):
-    """A layer of a dense block: its features are appended to what it was given."""
+    """A layer of a dense block, which appends its features to its input."""
 
     def __init__(self, inputs: int, growth: int, *, dtype: Any, rngs: nnx.Rngs) -> None:
         self.narrow = NormConv(inputs, 4 * growth, 1, dtype=dtype, rngs=rngs)
@@ -247,7 +247,7 @@ class Branches(nnx.Module):
 
 
 class Reduction(nnx.Module):
-    """Half the height and width, twice the channels: a 3x3 convolution beside a 3x3 maximum."""
+    """Halve height and width and double the channels by a 3x3 convolution and a 3x3 maximum."""
 
     def __init__(self, inputs: int, *, dtype: Any, rngs: nnx.Rngs) -> None:
         self.conv = ConvNorm(inputs, inputs, 3, stride=2, dtype=dtype, rngs=rngs)
@@ -257,12 +257,12 @@ class Reduction(nnx.Module):
 
 
 def largest(x: jax.Array) -> jax.Array:
-    """Return maxima of 3x3 windows, at every second place."""
+    """Compute maxima of 3x3 windows with stride 2."""
     return jnp.stack(slide(x, 3, 2, -jnp.inf)).max(axis=0)
 
 
 def halve(x: jax.Array) -> jax.Array:
-    """Return means of 2x2 windows side by side; a last odd row or column is left out."""
+    """Compute means of 2x2 windows with stride 2, without the last odd row or column."""
     if min(x.shape[1:3]) < 2:
         return x
     batch, height, width, channels = x.shape

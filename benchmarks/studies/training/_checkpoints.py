@@ -1,4 +1,4 @@
-"""Arrays and what is said of them in folders, written by Orbax."""
+"""Checkpoints of arrays and metadata in folders, written by Orbax."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _KEPT = 2
 
 
 def pack(tree: Any) -> dict[str, np.ndarray]:
-    """Return the leaves of a tree as NumPy arrays, by their place; keys as the words they hold."""
-    found = {}
+    """Convert the leaves of a tree to NumPy arrays by position; random keys become integers."""
+    packed = {}
     for place, leaf in enumerate(jax.tree.leaves(tree)):
         is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        found[f"{place:04d}"] = np.asarray(jax.random.key_data(leaf) if is_key else leaf)
-    return found
+        packed[f"{place:04d}"] = np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+    return packed
 
 
 def unpack(arrays: Mapping[str, np.ndarray], like: Any) -> Any:
-    """Return a tree like another, which may be abstract, with leaves from packed arrays."""
+    """Rebuild a tree with the structure of another, which may be abstract, from packed arrays."""
     leaves, structure = jax.tree.flatten(like)
     if len(leaves) != len(arrays):
         raise ValueError(
             f"a network of {len(leaves)} arrays cannot take the {len(arrays)} that are stored"
         )
-    found = []
+    unpacked = []
     for name, leaf in zip(sorted(arrays), leaves, strict=True):
         array = jnp.asarray(arrays[name])
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
@@ -46,12 +46,12 @@ def unpack(arrays: Mapping[str, np.ndarray], like: Any) -> Any:
                 f"an array of shape {leaf.shape} and dtype {leaf.dtype} cannot take the stored one "
                 f"of shape {array.shape} and dtype {array.dtype}"
             )
-        found.append(array)
-    return jax.tree.unflatten(structure, found)
+        unpacked.append(array)
+    return jax.tree.unflatten(structure, unpacked)
 
 
 class Checkpoints:
-    """The last states of a training, in a folder of their own.
+    """The last states of a training run, in a folder.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Checkpoints:
         self._manager.close()
 
     def latest(self) -> dict[str, dict[str, np.ndarray]] | None:
-        """Return the arrays of the last state, or None where there is none.
+        """Read the arrays of the last state; None if there is none.
 
         Raises
         ------
@@ -102,7 +102,7 @@ class Checkpoints:
         return arrays
 
     def save(self, step: int, arrays: Arrays) -> None:
-        """Keep a state, and forget all but the one before."""
+        """Write a state, and delete all but the previous one."""
         self._manager.save(step, args=_to_save(arrays, self._about))
 
 
@@ -118,7 +118,7 @@ def write(folder: str | os.PathLike[str], arrays: Arrays, about: Mapping[str, An
 def read(
     folder: str | os.PathLike[str],
 ) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]:
-    """Return what :func:`write` wrote."""
+    """Read the arrays and metadata that :func:`write` wrote."""
     path = Path(folder).resolve()
     if not path.is_dir():
         raise FileNotFoundError(f"{path} is no folder")
@@ -145,7 +145,7 @@ def _to_save(arrays: Arrays, about: Mapping[str, Any]) -> orbax.args.Composite:
 def _restore(
     restore: Callable[[orbax.args.Composite], Any], damaged: str
 ) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]:
-    """Return arrays and what is said of them, or raise ValueError where a bit has changed."""
+    """Read arrays and metadata; raise ValueError if the files are damaged."""
     args = orbax.args
     try:
         about = dict(restore(args.Composite(about=args.JsonRestore()))["about"])

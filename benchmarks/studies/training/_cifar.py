@@ -94,7 +94,7 @@ VERSIONS: Mapping[str, tuple[Version, Version]] = {
 def read_cifar(
     name: str, folder: Path, counts: tuple[int, int]
 ) -> tuple[Part, Part, tuple[str, ...]]:
-    """Return training part, test part and class names from the first version found.
+    """Read the training part, test part and class names of the first version that exists.
 
     ``counts`` are the numbers of images in each training file and in the test file.
     """
@@ -126,7 +126,7 @@ def _absent(name: str, folder: Path) -> str:
 
 
 def _from_folder(folder: Path, version: Version) -> dict[str, tuple[bytes, str]]:
-    """Return contents of the files, and what to call them in an error."""
+    """Read the contents of the files, and their names for error messages."""
     for name in version.files:
         if not (folder / name).is_file():
             raise FileNotFoundError(f"{folder} must hold {', '.join(version.files)}; no {name}")
@@ -135,24 +135,24 @@ def _from_folder(folder: Path, version: Version) -> dict[str, tuple[bytes, str]]
 
 def _from_archive(path: Path, version: Version) -> dict[str, tuple[bytes, str]]:
     wanted = {f"{version.folder}/{name}": name for name in version.files}
-    found = {}
+    contents = {}
     try:
         # One pass: to go back in a compressed archive is to begin anew.
         with tarfile.open(path, "r:gz") as archive:
             for member in archive:
                 file = archive.extractfile(member) if member.isreg() else None
                 if file is not None and member.name in wanted:
-                    found[wanted[member.name]] = file.read(), f"{path}: {member.name}"
+                    contents[wanted[member.name]] = file.read(), f"{path}: {member.name}"
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{path} is damaged: {error}") from error
     for place, name in wanted.items():
-        if name not in found:
+        if name not in contents:
             raise ValueError(f"{path} is damaged: it has no file {place}")
-    return found
+    return contents
 
 
 def _read_batch(content: bytes, place: str, version: Version, count: int) -> Part:
-    """Return images (count, 32, 32, 3), uint8, and labels (count,), int32."""
+    """Read images (count, 32, 32, 3), uint8, and labels (count,), int32."""
     read = _read_binary if version.label_bytes else _read_pickled
     pixels, labels = _explain(read, place, content, version)
     if len(pixels) != count:
@@ -223,7 +223,7 @@ def _held(value: Any, keys: tuple[bytes, ...]) -> list[Any]:
 def _explain(
     read: Callable[[bytes, Version], Any], place: str, content: bytes, version: Version
 ) -> Any:
-    """Call a reader, and say of which file its error is."""
+    """Call a reader, and name the file in its error."""
     try:
         return read(content, version)
     except ValueError as error:

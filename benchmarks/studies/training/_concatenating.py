@@ -1,4 +1,4 @@
-"""Networks whose layers append features to those before: DenseNet and Inception."""
+"""Networks whose layers append features to earlier ones: DenseNet and Inception."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs trained at once: their programs, their epochs and their checkpoints."""
+"""Train runs together: programs, epochs and checkpoints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OPTIONS = {"begin": {"xla_backend_optimization_level": 0}, "epoch": None}
 
 
 class Group(NamedTuple):
-    """What is left of runs that were trained at once."""
+    """The result of runs that were trained together."""
 
     params: Any
     rest: Any
@@ -33,7 +33,7 @@ class Group(NamedTuple):
 
 
 class Trainer:
-    """Groups of equally many runs, trained by one program."""
+    """Groups of equal numbers of runs, trained by one program."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class Trainer:
         history = np.full((len(Measured._fields), size, self._epochs), np.nan)
         done, seconds = 0, 0.0
         with self._checkpoints(runs, first) as checkpoints:
-            kept = checkpoints.latest() if checkpoints else None
-            if kept:
-                state = unpack(kept["state"], self._abstract)
-                history = np.array(kept["other"]["history"])
-                seconds = float(kept["other"]["seconds"][0])
+            checkpoint = checkpoints.latest() if checkpoints else None
+            if checkpoint:
+                state = unpack(checkpoint["state"], self._abstract)
+                history = np.array(checkpoint["other"]["history"])
+                seconds = float(checkpoint["other"]["seconds"][0])
                 done = int(np.asarray(state.epoch).max())
             else:
                 state = self._compiled("begin")(runs.seed)
@@ -98,7 +98,7 @@ class Trainer:
         )
 
     def _lower(self, runs: Runs) -> None:
-        """Trace the programs, at the first call."""
+        """Trace the programs at the first call."""
         if self._lowered:
             return
         size = len(runs.seed)
@@ -116,7 +116,7 @@ class Trainer:
             self._about = {**self._about, "network, loss or optimizer": program}
 
     def _compiled(self, name: str) -> Any:
-        """Return a program; what was finished before needs none."""
+        """Compile a program; runs that are already finished need none."""
         if name not in self._ready:
             start = time.perf_counter()
             self._ready[name] = self._lowered[name].compile(_OPTIONS[name])
@@ -128,9 +128,11 @@ class Trainer:
         if self._folder is None:
             yield None
             return
-        own = {
+        of_group = {
             "runs": {name: digest([np.asarray(v)]) for name, v in runs.settings.items()},
             "seeds": np.asarray(runs.seed).tolist(),
         }
-        with Checkpoints(self._folder / f"runs-{first:04d}", {**self._about, **own}) as found:
-            yield found
+        with Checkpoints(
+            self._folder / f"runs-{first:04d}", {**self._about, **of_group}
+        ) as checkpoints:
+            yield checkpoints

@@ -1,4 +1,4 @@
-"""Fashion-MNIST in the idx format in which it is published."""
+"""Read Fashion-MNIST in its published format, idx."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NAMES = (
 def read_fashion_mnist(
     folder: Path, counts: tuple[int, int]
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return images (n, 28, 28, 1) and labels (n,) of both parts; ``counts`` are their sizes."""
+    """Read images (n, 28, 28, 1) and labels (n,) of both parts; ``counts`` are their sizes."""
     place = folder / _FOLDER if (folder / _FOLDER).is_dir() else folder
     parts = []
     for files, count in zip(_FILES, counts, strict=True):
@@ -72,9 +72,9 @@ def _read(folder: Path, name: str, shape: tuple[int, ...]) -> np.ndarray:
         )
     if len(content) < start:
         raise ValueError(f"{path} is damaged: it ends within its header")
-    found = struct.unpack(f">{len(shape)}I", content[4:start])
-    if found != shape:
-        raise ValueError(f"{path} is damaged: it must have shape {shape}, and has {found}")
+    actual = struct.unpack(f">{len(shape)}I", content[4:start])
+    if actual != shape:
+        raise ValueError(f"{path} is damaged: it must have shape {shape}, and has {actual}")
     if len(content) - start != math.prod(shape):
         raise ValueError(
             f"{path} is damaged: {math.prod(shape)} values must follow its header, and "

@@ -1,4 +1,4 @@
-"""How parameters are changed: stochastic gradient descent with momentum, and its rates."""
+"""Stochastic gradient descent with momentum, and schedules of learning rates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def make_optimizer(
 
 
 def _rate(learning_rate: float, schedule: Any, steps: int) -> Any:
-    """Return the rate, or the function of the number of steps that were made."""
+    """Return the learning rate, or a function of the number of steps taken."""
     if check_choice(schedule, "schedule", ("cosine", "constant")) == "constant":
         return learning_rate
 

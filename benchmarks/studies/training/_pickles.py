@@ -1,4 +1,4 @@
-"""Pickled batches of images, read without running anything that they name."""
+"""Read pickled batches of images without running any code that they name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 
 def read_pickle(content: bytes) -> Any:
-    """Return what a pickle holds if it is made of containers, text, numbers and byte arrays.
+    """Read a pickle that consists of containers, text, numbers and byte arrays.
 
     Python 2's text comes as bytes. Nothing that a pickle names is ever called: the three names
     with which NumPy's arrays are written stand for classes of this module. Raises ValueError for
@@ -36,7 +36,7 @@ class _Reader(pickle.Unpickler):
 
 
 class PickledArray:
-    """An array of bytes in a pickle, made into a NumPy array by :meth:`values`."""
+    """An array of bytes in a pickle; :meth:`values` converts it to a NumPy array."""
 
     def __init__(self) -> None:
         self.array: np.ndarray | None = None
@@ -63,11 +63,11 @@ class _Dtype:
             raise ValueError(f"an array in it has numbers of type {code!r}, not unsigned bytes")
 
     def __setstate__(self, state: Any) -> None:
-        """Take byte order and the like, which single bytes do not need."""
+        """Ignore byte order and other details, which single bytes do not need."""
 
 
 class _ArrayClass:
-    """The class of arrays, where a pickle names it."""
+    """Stands for the array class that a pickle names."""
 
 
 def _reconstruct(*_: Any) -> PickledArray:

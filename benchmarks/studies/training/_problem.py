@@ -1,4 +1,4 @@
-"""What a network is trained on, checked and brought to the device."""
+"""Training data: checks, and transfer to the device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIELDS = ("train_inputs", "train_labels", "validation_inputs", "validation_label
 
 
 class TrainingData(NamedTuple):
-    """Inputs and labels to learn from, and those that say when to stop.
+    """Inputs and labels for training, and for validation (early stopping).
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class PerRun:
 
 
 class Shared(NamedTuple):
-    """What all runs use, on the device."""
+    """Data on the device that all runs share."""
 
     inputs: jax.Array
     labels: jax.Array
@@ -81,7 +81,7 @@ class Shared(NamedTuple):
 
 
 class Runs(NamedTuple):
-    """What differs between runs: arrays with a leading axis of runs."""
+    """Data that differ between runs: arrays with a leading axis of runs."""
 
     seed: jax.Array
     settings: dict[str, jax.Array]
@@ -89,7 +89,7 @@ class Runs(NamedTuple):
 
 
 class Extras(NamedTuple):
-    """Arrays with a value for each row: those of all runs, those of each, and how to join them."""
+    """Arrays with a value for each row, shared or by run, and the structure that joins them."""
 
     shared: list[jax.Array]
     own: list[jax.Array]
@@ -98,7 +98,7 @@ class Extras(NamedTuple):
 
 
 def join(extras: Extras, shared: list[Any], own: list[Any]) -> Any:
-    """Return the user's tree, of one run."""
+    """Rebuild the user's tree for one run."""
     common, each = iter(shared), iter(own)
     return jax.tree.unflatten(
         extras.structure, [next(each if is_own else common) for is_own in extras.is_own]
@@ -106,20 +106,20 @@ def join(extras: Extras, shared: list[Any], own: list[Any]) -> Any:
 
 
 def normalize(inputs: jax.Array, mean: jax.Array, std: jax.Array) -> jax.Array:
-    """Return inputs as a network sees them."""
+    """Normalize inputs for a network."""
     scale = 255 if inputs.dtype == jnp.uint8 else 1
     return (inputs.astype(mean.dtype) / scale - mean) / std
 
 
 def check_data(data: Any) -> tuple[np.ndarray, ...]:
-    """Return inputs and labels for training and validation, and the moments, as NumPy arrays."""
+    """Check inputs and labels for training and validation, and compute the moments, in NumPy."""
     missing = [name for name in FIELDS if not hasattr(data, name)]
     if missing:
         raise TypeError(
             f"data must have the attributes {', '.join(FIELDS)}, as TrainingData has; "
             f"{type(data).__name__} lacks {', '.join(missing)}"
         )
-    found = []
+    arrays = []
     for part in ("train", "validation"):
         inputs = check_inputs(getattr(data, f"{part}_inputs"), f"{part}_inputs")
         labels = as_numpy(getattr(data, f"{part}_labels"), f"{part}_labels")
@@ -128,22 +128,22 @@ def check_data(data: Any) -> tuple[np.ndarray, ...]:
                 f"{part}_labels must have shape ({len(inputs)},) to match {part}_inputs, "
                 f"got {labels.shape}"
             )
-        found += [inputs, labels]
-    if found[2].shape[1:] != found[0].shape[1:]:
+        arrays += [inputs, labels]
+    if arrays[2].shape[1:] != arrays[0].shape[1:]:
         raise ValueError(
-            f"validation_inputs must have rows of shape {found[0].shape[1:]} like train_inputs, "
-            f"got {found[2].shape[1:]}"
+            f"validation_inputs must have rows of shape {arrays[0].shape[1:]} like train_inputs, "
+            f"got {arrays[2].shape[1:]}"
         )
-    if found[2].dtype.kind != found[0].dtype.kind:
+    if arrays[2].dtype.kind != arrays[0].dtype.kind:
         raise TypeError(
             "train_inputs and validation_inputs must both be uint8 or both floating-point, "
-            f"got {found[0].dtype} and {found[2].dtype}"
+            f"got {arrays[0].dtype} and {arrays[2].dtype}"
         )
-    return (*found, *_check_moments(data, found[0].shape))
+    return (*arrays, *_check_moments(data, arrays[0].shape))
 
 
 def check_inputs(value: Any, name: str) -> np.ndarray:
-    """Return images or features with at least one row, as integers of 8 bits or as floats."""
+    """Check images or features with at least one row; return 8-bit integers or floats."""
     inputs = as_numpy(value, name)
     if inputs.ndim < 2 or not inputs.size:
         raise ValueError(f"{name} must have rows of at least one number, got {inputs.shape}")
@@ -156,7 +156,7 @@ def check_inputs(value: Any, name: str) -> np.ndarray:
 
 
 def _check_moments(data: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean and the standard deviation that inputs are normalized by."""
+    """Compute the mean and the standard deviation for the normalization of inputs."""
     moments = []
     for name, default in (("mean", 0.0), ("std", 1.0)):
         value = as_numpy(getattr(data, name, default), name).astype(np.float64)
@@ -172,14 +172,14 @@ def _check_moments(data: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.nd
 
 
 def check_classes(labels: np.ndarray, classes: int, name: str) -> np.ndarray:
-    """Return labels that are columns of the logits."""
+    """Check that labels are columns of the logits."""
     return check_labels(labels, classes, name).astype(np.int32)
 
 
 def check_runs(
     runs: Mapping[str, Any] | None, seeds: Sequence[int]
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Return settings and seeds, one entry for each run: all seeds of each combination."""
+    """List settings and seeds with an entry for each run: all seeds of each combination."""
     numbers = list(seeds)
     for seed in numbers:
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
@@ -203,7 +203,7 @@ def check_runs(
 
 
 def check_extras(extras: Any, rows: int, runs: int) -> Extras:
-    """Return arrays for each row of training, and how they are joined for the loss."""
+    """Check arrays with a value for each training row, and record how to join them."""
     leaves, structure = jax.tree.flatten(extras, is_leaf=lambda leaf: isinstance(leaf, PerRun))
     shared, own = [], []
     for leaf in leaves:
@@ -221,6 +221,6 @@ def check_extras(extras: Any, rows: int, runs: int) -> Extras:
 
 
 def to_device(value: np.ndarray) -> jax.Array:
-    """Return a JAX array; floats have JAX's default dtype."""
+    """Convert to a JAX array; floats get JAX's default dtype."""
     floats = value.dtype.kind not in "biu"
     return jnp.asarray(value, default_dtype() if floats else None)

@@ -1,4 +1,4 @@
-"""A bar on standard error, or what the user puts in its place."""
+"""A progress bar on standard error, or a function of the user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.studies.store import Progress as Report
 
 @contextlib.contextmanager
 def showing(progress: bool | Report) -> Iterator[Report | None]:
-    """Show a bar on standard error, or pass on the user's own function."""
+    """Show a progress bar on standard error, or call the user's function."""
     if callable(progress):
         yield progress
         return

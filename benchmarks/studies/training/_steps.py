@@ -1,4 +1,4 @@
-"""The compiled programs of training: how runs begin, one epoch of them, and logits."""
+"""Compiled programs of training: initial states, epochs and logits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEAST = 256
 
 
 class State(NamedTuple):
-    """One run, or a leading axis of runs: all that the next epoch depends on."""
+    """The state of a run, or of runs along a leading axis: all that the next epoch depends on."""
 
     params: Any
     rest: Any
@@ -34,7 +34,7 @@ class State(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What an epoch is remembered by; NaN where a run has ended."""
+    """Metrics of an epoch; NaN if a run has ended."""
 
     train_loss: jax.Array
     validation_log_loss: jax.Array
@@ -42,14 +42,14 @@ class Measured(NamedTuple):
 
 
 class Network:
-    """A network taken apart: its structure in training and evaluation, its parameters, the rest."""
+    """A network split into its structure (training and evaluation), parameters, and other state."""
 
     def __init__(self, make_network: Callable[[Any], Any]) -> None:
         self._make = make_network
         self.abstract = jax.eval_shape(self.begin, jnp.uint32(0))
 
     def begin(self, seed: jax.Array) -> tuple[Any, Any]:
-        """Return the parameters and the rest of a new network."""
+        """Initialize the parameters and the other state of a network."""
         network = self._make(nnx.Rngs(jax.random.fold_in(jax.random.key(seed), 0)))
         if not isinstance(network, nnx.Module):
             raise TypeError(
@@ -62,18 +62,18 @@ class Network:
         return params, rest
 
     def train(self, params: Any, rest: Any, inputs: jax.Array) -> tuple[jax.Array, Any]:
-        """Return logits, and the rest as training changes it."""
+        """Compute logits, and the updated other state, in training."""
         network = nnx.merge(self.training, params, rest, copy=True)
         logits = network(inputs)
         return logits, nnx.split(network, nnx.Param, ...)[2]
 
     def evaluate(self, params: Any, rest: Any, inputs: jax.Array) -> jax.Array:
-        """Return logits, which depend on nothing but a row itself."""
+        """Compute logits in evaluation, where rows do not depend on each other."""
         return nnx.merge(self.evaluating, params, rest, copy=True)(inputs)
 
 
 class Programs:
-    """One epoch of one run, and the same for several runs.
+    """Train one run, or several together, for an epoch.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class Programs:
         self._augment, self._keep = augment, keep
 
     def begin(self, seed: jax.Array) -> State:
-        """Return a run before its first epoch."""
+        """Initialize the state of a run."""
         params, rest = self._network.begin(seed)
         return State(
             params,
@@ -151,7 +151,7 @@ class Programs:
         return _choose(going, (new, measured), (state, nothing))
 
     def _pass(self, state: State, run: Runs, shared: Shared) -> tuple[Any, Any, Any, jax.Array]:
-        """Use every row once, in an order of its own; fill the last batch with the first rows."""
+        """Use every row once in random order; fill the last batch with the first rows."""
         rows, size = len(shared.labels), self._batch
         steps = -(-rows // size)
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(run.seed), 1), state.epoch)
@@ -188,7 +188,7 @@ class Programs:
         return params, rest, optimizer, values.sum() / rows
 
     def _validate(self, params: Any, rest: Any, shared: Shared) -> tuple[jax.Array, jax.Array]:
-        """Return log loss and accuracy on the rows of validation, in batches."""
+        """Compute log loss and accuracy of the validation rows in batches."""
         rows = len(shared.validation_labels)
         size = min(rows, max(_LEAST, self._batch))
         steps = -(-rows // size)
@@ -202,21 +202,23 @@ class Programs:
             inputs = normalize(shared.validation_inputs[chosen], shared.mean, shared.std)
             labels = shared.validation_labels[chosen]
             logits = self._network.evaluate(params, rest, inputs).astype(kind)
-            own = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1)[:, 0]
+            of_labels = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1)[
+                :, 0
+            ]
             right = (logits.argmax(axis=1).astype(labels.dtype) == labels).astype(kind)
-            return (sums[0] - weight @ own, sums[1] + weight @ right), None
+            return (sums[0] - weight @ of_labels, sums[1] + weight @ right), None
 
         sums, _ = jax.lax.scan(add, (jnp.zeros((), kind),) * 2, (batches, real))
         return sums[0] / rows, sums[1] / rows
 
 
 def over_runs(function: Callable[..., Any], count: int, shared: bool) -> Callable[..., Any]:
-    """Return a function of a leading axis of runs; its last argument may be one for all."""
+    """Map a function over a leading axis of runs; runs may share its last argument."""
 
     def single(*arguments: Any) -> Any:
         each, common = arguments[:-1] if shared else arguments, arguments[-1:] if shared else ()
-        found = function(*jax.tree.map(lambda value: value[0], each), *common)
-        return jax.tree.map(lambda value: value[None], found)
+        result = function(*jax.tree.map(lambda value: value[0], each), *common)
+        return jax.tree.map(lambda value: value[None], result)
 
     def several(*arguments: Any) -> Any:
         axes = [0] * len(arguments)
@@ -231,11 +233,11 @@ def over_runs(function: Callable[..., Any], count: int, shared: bool) -> Callabl
 def forward(
     structure: Any, params: Any, rest: Any, inputs: jax.Array, mean: jax.Array, std: jax.Array
 ) -> jax.Array:
-    """Return logits of one network in evaluation."""
+    """Compute logits of one network in evaluation."""
     network = nnx.merge(structure, params, rest, copy=True)
     return network(normalize(inputs, mean, std))
 
 
 def _choose(condition: jax.Array, one: Any, other: Any) -> Any:
-    """Return one tree or the other, in the dtypes of the other."""
+    """Select one of two trees; the result has the dtypes of the second."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b).astype(b.dtype), one, other)

@@ -22,7 +22,7 @@ _FORMAT = "bayescal trained networks"
 
 @dataclass(frozen=True)
 class Trained:
-    """Networks of one structure, one for each run, as they were at the epoch that was kept.
+    """Trained networks of one structure, one for each run, at the selected epoch.
 
     Attributes
     ----------
@@ -71,12 +71,12 @@ class Trained:
 
     @property
     def images_per_second(self) -> float:
-        """Rows of training passed by all runs that had not ended, by second of training."""
+        """Training rows per second, summed over active runs."""
         epochs = np.isfinite(self.history["validation_accuracy"]).sum()
         return float(epochs * self.rows / self.seconds["train"])
 
     def logits(self, inputs: Any, run: int | None = None, batch_size: int = 512) -> np.ndarray:
-        """Return logits for inputs, which are normalized as those of training were.
+        """Compute logits of inputs, which are normalized as in training.
 
         Parameters
         ----------
@@ -103,15 +103,15 @@ class Trained:
         size = min(size, len(array))
         chosen = range(len(self)) if run is None else [self._index(run)]
         networks = [self._parts(place) for place in chosen]
-        found: list[list[np.ndarray]] = [[] for _ in networks]
+        logits_of: list[list[np.ndarray]] = [[] for _ in networks]
         for first in range(0, len(array), size):
             part = array[first : first + size]
             padded = np.concatenate([part, np.repeat(part[-1:], size - len(part), axis=0)])
             on_device = to_device(padded)
-            for network, logits in zip(networks, found, strict=True):
+            for network, logits in zip(networks, logits_of, strict=True):
                 values = forward(self.structure, *network, on_device, *moments)
                 logits.append(np.asarray(values)[: len(part)])
-        every = np.stack([np.concatenate(logits) for logits in found])
+        every = np.stack([np.concatenate(logits) for logits in logits_of])
         return every if run is None else every[0]
 
     def network(self, run: int = 0) -> Any:
@@ -127,7 +127,7 @@ class Trained:
         return nnx.merge(self.structure, *self._parts(self._index(run)), copy=True)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write all of it to a folder that does not exist yet.
+        """Write the networks to a folder that does not exist yet.
 
         Raises
         ------
@@ -156,7 +156,7 @@ class Trained:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], make_network: Callable[[Any], Any]) -> Trained:
-        """Read what :meth:`save` wrote.
+        """Read the networks that :meth:`save` wrote.
 
         Parameters
         ----------
@@ -205,5 +205,5 @@ class Trained:
         return run
 
     def _parts(self, run: int) -> tuple[Any, Any]:
-        """Return parameters and rest of one run."""
+        """Select the parameters and other state of one run."""
         return jax.tree.map(lambda leaf: jnp.asarray(leaf)[run], (self.params, self.rest))

@@ -1,4 +1,4 @@
-"""Images to train networks with: published sets from the user's disk, digits, and made ones.
+"""Images for training networks: published sets on disk, digits, and synthetic ones.
 
 Nothing is downloaded. Arrays are NumPy's, images (n, height, width, channels).
 """
@@ -29,7 +29,7 @@ _DIGITS_TEST, _DIGITS_SEED = 0.2, 0
 
 
 class Split(NamedTuple):
-    """Training rows in two parts, in their order.
+    """Training rows in two parts, in their original order.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Images:
     similarity: np.ndarray | None = None
 
     def split(self, validation: float = 0.2, seed: int = 0) -> Split:
-        """Split the training rows at random into those to train on and those to validate on.
+        """Split the training rows at random into training and validation rows.
 
         Parameters
         ----------
@@ -295,7 +295,7 @@ def _digits() -> Images:
 def _stratify(
     labels: np.ndarray, share: float, seed: int, name: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows left and the rows chosen, the same share of each class, in their order."""
+    """Split rows into remaining and selected ones, with equal shares of each class, in order."""
     if not 0 < _number(share, name) < 1:
         raise ValueError(f"{name} must lie strictly between 0 and 1, got {share}")
     random = np.random.default_rng(seed)
@@ -309,7 +309,7 @@ def _stratify(
 
 
 def _patterns(size: int, count: int, random: np.random.Generator) -> np.ndarray:
-    """Return orthonormal smooth patterns (count, size, size)."""
+    """Compute orthonormal smooth patterns (count, size, size)."""
     place = (np.arange(size) + 0.5) / size
     waves = np.cos(np.pi * np.arange(size)[:, None] * place)
     waves /= np.linalg.norm(waves, axis=1, keepdims=True)
@@ -323,7 +323,7 @@ def _patterns(size: int, count: int, random: np.random.Generator) -> np.ndarray:
 def _draw(
     prototypes: np.ndarray, n: int, noise: float, shift: int, random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return images (n, size, size, 1), float32, and labels (n,)."""
+    """Draw images (n, size, size, 1), float32, and labels (n,)."""
     size = prototypes.shape[1]
     labels = random.permutation(np.arange(n) % len(prototypes)).astype(np.int32)
     down, across = random.integers(-shift, shift + 1, size=(2, n))

@@ -1,4 +1,4 @@
-"""Networks for images, small enough to be trained many times; in Flax nnx.
+"""Small networks for images, which can be trained many times, in Flax nnx.
 
 All take images (batch, height, width, channels) or, :class:`MLP`, anything that is flattened, and
 return logits (batch, classes) in the dtype of their parameters: JAX's default, float32 or float64.
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def count_parameters(network: nnx.Module) -> int:
-    """Return how many numbers a network learns; running averages are not among them.
+    """Count the parameters that a network learns, without running averages.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class MLP(nnx.Module):
 
 
 class Student(nnx.Module):
-    """A shallow convolutional network of five layers, to be taught by a larger one.
+    """A shallow convolutional network of five layers: a student for a larger teacher.
 
     Three batch-normalized 3x3 convolutions of once, twice and four times ``width`` channels, with
     means of 2x2 pixels after the first two; the mean over the image; and two dense layers, the

@@ -1,4 +1,4 @@
-"""Networks trained from several seeds and with several settings, in one compiled program."""
+"""Train networks with several seeds and settings in one compiled program."""
 
 from __future__ import annotations
 
@@ -221,16 +221,16 @@ def train(
         about,
     )
     size = count if together else 1
-    found = []
+    groups = []
     with showing(progress) as report:
         for first in range(0, count, size):
             part = slice(first, first + size)
-            found.append(trainer.group(_runs(table, seed, given, part), report, first, count))
-    return _gather(found, table, seed, trainer, network, (mean, std))
+            groups.append(trainer.group(_runs(table, seed, given, part), report, first, count))
+    return _gather(groups, table, seed, trainer, network, (mean, std))
 
 
 def _classes(network: Network, x: np.ndarray) -> int:
-    """Return how many logits the network gives for a row."""
+    """Compute the number of logits of the network."""
     logits = jax.eval_shape(
         network.evaluate,
         *network.abstract,
@@ -245,7 +245,7 @@ def _classes(network: Network, x: np.ndarray) -> int:
 
 
 def _runs(table: Mapping[str, np.ndarray], seed: np.ndarray, extras: Extras, part: slice) -> Runs:
-    """Return the runs that are trained at once."""
+    """Select the runs that are trained together."""
     return Runs(
         to_device(seed[part]),
         {name: to_device(values[part]) for name, values in table.items()},
@@ -261,7 +261,7 @@ def _gather(
     network: Network,
     moments: tuple[np.ndarray, np.ndarray],
 ) -> Trained:
-    """Return all runs together, and warn of those that diverged."""
+    """Join all runs, and warn of those that diverged."""
     params, rest = jax.tree.map(
         lambda *parts: jax.numpy.concatenate(parts),
         *((group.params, group.rest) for group in groups),

@@ -91,9 +91,11 @@ class MeasuredMetric:
         """
         self._name, self._source, self._seed, self._separate = name, source, seed, separate
         self._number = check_count(replicates, "replicates")
-        self._exact, self._range, clusters = value, metric.range, None
+        self._exact, self._range, masses = value, metric.range, None
         if isinstance(source, Predictions):
-            weights, clusters = source.weights, source.clusters
+            weights = source.weights
+            if source.clusters is not None:
+                masses = np.bincount(source.clusters, weights)
             self.value = compute(metric, source)
             total, squares = float(weights.sum()), float(weights @ weights)
         else:
@@ -103,13 +105,12 @@ class MeasuredMetric:
         #: Variance of a weighted mean of values with variance one.
         self._spread = 1 / total if whole else squares / total**2
         cases = count = total if whole else total**2 / squares
-        if clusters is not None:
-            masses = np.bincount(clusters, source.weights)
+        if masses is not None:
             cases, count = total**2 / float(masses @ masses), len(masses)
         #: Number of rows, or of clusters, of equal weight that are worth as much.
         self._cases = round(cases, 9)
         self._few = bool(round(count, 9) < _MIN_ROWS)
-        self._few_clusters = self._few and clusters is not None
+        self._few_clusters = self._few and masses is not None
         self._means = METRICS[name].best != "zero"
         self._unbiased = self._means or name == "skce"
         self._metric = _before_root(metric)

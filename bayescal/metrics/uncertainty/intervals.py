@@ -284,11 +284,11 @@ def difference(
     For means over rows, the interval is the analytic one of :func:`interval`. For errors it extends
     from the least to the largest :math:`g_1(e_1) - g_2(e_2)` for e in the ellipse of radius t of
     the replicates' covariance. The p-value is the level of the interval that ends at zero. In
-    simulations, 90 % intervals cover the true difference in 76 % or more with 30 or 100 rows (70 %
-    with ten), and 8 % or fewer of true null hypotheses have a p-value of 0.05 or less, almost none
-    for calibration errors in bins. ``groups`` affect both as in :func:`interval`: with 10, 30 and
-    200 clusters, 4 to 5 % of true null hypotheses have a p-value of 0.05 or less for means, and 1 %
-    for errors.
+    simulations, 90 % intervals cover the true difference in 85 % or more with 30 or 100 rows (72 %
+    for "debiased_ece"), and in 69 % or more with ten. 8 % or fewer of true null hypotheses have a
+    p-value of 0.05 or less, and 5 % or fewer for "ece". ``groups`` affect both as in
+    :func:`interval`: with 10, 30 and 200 clusters, 4 to 5 % of true null hypotheses have a p-value
+    of 0.05 or less for means, and 1 % for errors.
 
     Examples
     --------

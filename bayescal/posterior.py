@@ -94,7 +94,8 @@ def posterior(
         is estimated from the labels under a uniform prior, Beta(1, 1) or Dirichlet(1, ..., 1). A
         ``Beta`` or ``Dirichlet`` of ``numpyro.distributions`` replaces that prior. A number is a
         known probability: pass 0.5 if the training labels were balanced by design and the
-        population to predict for is also balanced.
+        population to predict for is also balanced. A dictionary or a series by class may have any
+        order.
     key : int, JAX key or NumPy generator
         Seed of the draws. A data set gets the same draws alone and in a batch.
 

@@ -383,7 +383,10 @@ def rows_by_class(given: UserData, classes: Sequence[object] | np.ndarray, what:
     """
     if isinstance(given, Mapping):
         names, given = list(given), np.asarray(list(given.values()))
-        order = match_columns(names, classes, what) if len(names) == len(classes) else None
+        try:
+            order = match_columns(names, classes, what) if len(names) == len(classes) else None
+        except ValueError:  # only some names are classes
+            order = None
         if order is None:
             known = label_list(np.asarray(classes))
             raise ValueError(f"{what} must have the classes {known}, got {names}")

@@ -114,7 +114,7 @@ def expected_performance(
     ----------
     calibrator : fitted calibrator or PriorShift
     scores : array-like of shape (m, k), or (m,) or (m, 1) for two classes
-    costs : array of shape (k, d), optional
+    costs : array of shape (k, d) or dictionary of its rows by class, optional
         Cost of each decision for each class, as in :func:`metrics.decision_cost`.
     level : float
         Probability of the intervals, in (0, 1).

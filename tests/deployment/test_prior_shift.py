@@ -223,8 +223,9 @@ def test_shares_and_costs_are_named_by_class(labels: tuple[Any, Any], turned: An
     assert actual == expected
     costs = dict(zip(turned, named.to_numpy().tolist(), strict=True))
     assert bc.expected_performance(calibrator, p, costs=costs).cost == expected[0]
-    with pytest.raises(ValueError, match=r"must have the classes .*, got \['no', 'x', 1\]"):
-        bc.PriorShift(calibrator, {"no": 0.2, "x": 0.3, 1: 0.5}).fit()
+    for wrong in ({turned[0]: 0.2, "x": 0.8}, {turned[0]: 0.2, "x": 0.3, "z": 0.5}):
+        with pytest.raises(ValueError, match=r"class_prior must have the classes .*, got .*'x'"):
+            bc.PriorShift(calibrator, wrong).fit()
     prior = bc.GaussianPrior(mu0=dist.Normal(-1, 1), mu1=dist.Normal(1, 1), sigma=1.0)
     data = np.linspace(-1, 1, 40), y
     actual, expected = (

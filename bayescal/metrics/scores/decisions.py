@@ -73,8 +73,8 @@ def decision_cost(
     y : array of shape (n,), optional
         Labels 0, ..., k - 1, or any other values (see ``classes``).
     costs : array of shape (k, d)
-        Cost of each decision for each class, in any unit; gains are negative. The rows of a data
-        frame may have any order if its index has the classes.
+        Cost of each decision for each class, in any unit; gains are negative. A data frame whose
+        index has the classes, or a dictionary of rows by class, may have any order.
     weights : array of shape (n,), optional
         Non-negative row weights; only their ratios matter. Rows of weight zero are kept in the
         result.

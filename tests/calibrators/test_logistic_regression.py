@@ -82,7 +82,9 @@ def test_cauchy_prior_in_its_own_scaling() -> None:
 def test_penalties_against_scikit_learn(penalty: Any, ratio: float) -> None:
     x, y, w = make_features(100, 5)
     ours = bc.LogisticRegression(penalty=penalty, strength=2.0, l1_ratio=0.3).fit(x, y, w)
-    theirs = Plain(C=0.5, l1_ratio=ratio, solver="saga", tol=1e-10, max_iter=100_000)
+    theirs = Plain(
+        C=0.5, l1_ratio=ratio, solver="saga", tol=1e-10, max_iter=100_000, random_state=0
+    )
     theirs.fit(x, y, sample_weight=w)
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
     np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-4)

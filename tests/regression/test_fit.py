@@ -100,7 +100,12 @@ def test_elastic_net_against_scikit_learn() -> None:
     x, t, w = make_rows(200, 8)
     for l1, l2 in ((1.0, 0.0), (3.0, 2.0)):
         model = LogisticRegression(
-            C=1 / (l1 + l2), l1_ratio=l1 / (l1 + l2), solver="saga", tol=1e-10, max_iter=100_000
+            C=1 / (l1 + l2),
+            l1_ratio=l1 / (l1 + l2),
+            solver="saga",
+            tol=1e-10,
+            max_iter=100_000,
+            random_state=0,
         ).fit(x, t, sample_weight=w)
         theirs = loss(np.r_[model.intercept_, model.coef_[0]], x, t, w, l1, l2)
         beta, result = fit(x, t, w, l1, l2)

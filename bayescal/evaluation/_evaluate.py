@@ -72,13 +72,14 @@ class Evaluation(Measured):
                 "strength": finding.strength,
                 "size": finding.size,
                 "mean_confidence": finding.confidence,
+                "class": self.classes[finding.label],
                 "mean_predicted": finding.predicted,
                 "observed": finding.observed,
                 "metrics": _plain(self.report.intervals[name]),
                 "differences": _plain(self.report.differences.get(name, {})),
                 "spiegelhalter": _finite(finding.spiegelhalter._asdict()),
                 "consistency": _finite(finding.consistency._asdict()),
-                "calibration_in_the_large": finding.bias and _finite(finding.bias._asdict()),
+                "calibration_in_the_large": _finite(finding.bias._asdict()),
                 "brier_decomposition": {
                     key: getattr(parts, key)
                     for key in ("score", "miscalibration", "discrimination", "uncertainty")

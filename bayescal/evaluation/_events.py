@@ -10,10 +10,10 @@ import numpy as np
 
 from bayescal._core.numerics import effective_size
 from bayescal.data.blocks.predictions import PredictionBlocks
-from bayescal.data.membership import sum_test
 from bayescal.data.predictions import EPS, Predictions, as_given
 from bayescal.data.rows import Sums
 from bayescal.data.weights import as_counts
+from bayescal.evaluation._proportions import Proportion, sum_by_class, worst_proportion
 from bayescal.metrics import consistency_test, reliability_curve
 from bayescal.metrics.registry import METRICS
 from bayescal.metrics.sums import SumMetric, collect
@@ -54,12 +54,10 @@ class Events:
         The effective sample size if weights are not counts.
     consistency : float
         The p-value of the consistency test of the expected calibration error.
-    excess, variance : float
-        The sum of predictions minus outcomes, and its variance if predictions are calibrated.
+    proportion : Proportion
+        Calibration in the large of class 1 of two, or of the worst of more classes.
     precision : float
         Machine epsilon of the type of the given probabilities.
-    clustered : tuple of float or None
-        A statistic and a p-value of that sum if rows are in clusters.
     """
 
     cases: Cases
@@ -69,10 +67,8 @@ class Events:
     rows: int
     size: float | None
     consistency: float
-    excess: float
-    variance: float
+    proportion: Proportion
     precision: float = EPS
-    clustered: tuple[float, float] | None = None
 
     def mean(self, values: np.ndarray) -> float:
         """Compute the weighted mean over the events."""
@@ -109,21 +105,17 @@ def events_of(data: Predictions, bins: int, replicates: int, seed: int) -> Event
     cases = Cases(predicted, happened, None if plain else weights)
     test = consistency_test("ece", event, None, bins=bins, resamples=replicates, seed=seed)
     metric = _by_class(data.columns, bins)
-    excess = weights * (predicted - happened)
-    spread = event.weights if data.whole else weights**2
-    variance = _variance(spread, predicted)
+    total = float(weights.sum())
     return Events(
         cases,
         cases,
         None if metric is None else collect(metric, data).reshape(3, -1, bins),
         np.bincount(data.y, cases.weights, data.columns or 2),
         len(data.y),
-        None if data.whole else float(effective_size(weights.sum(), weights @ weights)),
+        None if data.whole else float(effective_size(total, weights @ weights)),
         test.p_value,
-        float(excess.sum()),
-        variance,
+        worst_proportion(sum_by_class(data), total, data.whole, data),
         data.precision,
-        None if data.clusters is None else sum_test(excess, variance, data.clusters),
     )
 
 
@@ -136,7 +128,7 @@ def events_of_blocks(data: PredictionBlocks, bins: int, replicates: int, seed: i
     sums = data.total(partial(_first_pass, test, metric))
     whole = bool(sums["fractions"] == 0) and float(sums["totals"].sum()) < 2**53
     test = replace(test, whole=whole)
-    predicted, mass, happened, squares = test.points(sums["events"])
+    predicted, mass, happened, _ = test.points(sums["events"])
     size = None if whole else float(effective_size(mass.sum(), sums["squares"]))
     return Events(
         _cells(predicted, mass, happened, None),
@@ -146,15 +138,8 @@ def events_of_blocks(data: PredictionBlocks, bins: int, replicates: int, seed: i
         int(sums["rows"]),
         size,
         float(test.value(sums["events"], np)),
-        float((mass * predicted - happened).sum()),
-        _variance(squares, predicted),
+        worst_proportion(sums["proportions"], float(sums["totals"].sum()), whole),
     )
-
-
-def _variance(squares: np.ndarray, predicted: np.ndarray) -> float:
-    """Compute the variance of the sum of outcomes, zero if it is so up to rounding."""
-    variance = float(squares @ np.maximum(predicted * (1 - predicted), 0))
-    return variance if variance > 1e-24 * squares.sum() else 0.0
 
 
 def _first_pass(test: Consistency, metric: SumMetric | None, data: Predictions) -> Sums:
@@ -162,6 +147,7 @@ def _first_pass(test: Consistency, metric: SumMetric | None, data: Predictions) 
     sums = {
         "events": collect(test, _most_probable_class(data)),
         "totals": np.bincount(data.y, weights, data.columns or 2),
+        "proportions": sum_by_class(data),
         "rows": np.asarray(len(weights)),
         "squares": weights @ weights,
         "fractions": np.asarray(np.count_nonzero(weights != np.floor(weights))),

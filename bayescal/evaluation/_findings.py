@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from statistics import NormalDist
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -35,23 +34,31 @@ class Finding(NamedTuple):
         probability is farther from the frequency than the confidence from the accuracy.
         "over-confident" or "under-confident": Spiegelhalter's test rejects, and the confidence is
         on the same side of the accuracy. "miscalibrated": any test rejects otherwise. For more
-        than two classes the tests are of the confidence and of the Brier score, so that errors of
-        single classes may escape them: compare the class-wise ECE.
+        than two classes the tests are of the confidence, the Brier score and the proportions of
+        classes, so that errors of a class that cancel over all rows may escape them: compare the
+        class-wise ECE.
     size : float
         Size of the error: the difference between confidence and accuracy, or between mean
-        probability and frequency, or else the expected calibration error above chance.
+        probability and frequency, or else the expected calibration error above chance. For
+        "miscalibrated" it is the larger of the last two if calibration in the large is rejected.
     confidence : float
         Mean of the largest probability.
     accuracy : float
         Proportion of rows whose most probable class is the label.
-    predicted, observed : float or None
-        For two classes, the mean of P(y = 1), and the proportion of rows with y = 1.
+    label : int
+        Position of the class of the next two: 1 of two classes, and of more classes that whose
+        frequency is the least plausible.
+    predicted, observed : float
+        The mean probability of this class, and the proportion of rows with this label.
     spiegelhalter : CalibrationTest
         Test of the Brier score.
     consistency : CalibrationTest
         Test of the expected calibration error.
-    bias : CalibrationTest or None
-        For two classes, calibration in the large: a z, positive if probabilities are too high.
+    bias : CalibrationTest
+        Calibration in the large: z of this class, positive if its probabilities are too high. Of
+        more than two classes the p-value is multiplied by their number (Bonferroni's correction).
+        P-values allow for the skewness of counts of rare classes. Rows in clusters have the
+        test of sums over clusters, with Student's t distribution.
     decomposition : Corp
         Decomposition of the Brier score: of P(y = 1), or of the confidence for more classes.
     """
@@ -60,11 +67,12 @@ class Finding(NamedTuple):
     size: float
     confidence: float
     accuracy: float
-    predicted: float | None
-    observed: float | None
+    label: int
+    predicted: float
+    observed: float
     spiegelhalter: CalibrationTest
     consistency: CalibrationTest
-    bias: CalibrationTest | None
+    bias: CalibrationTest
     decomposition: Corp
 
     @property
@@ -81,66 +89,43 @@ def find(events: Events, measured: Mapping[str, Interval], test: CalibrationTest
     binary = events.classes is None
     mean = events.mean(np.maximum(probs, 1 - probs) if binary else probs)
     right = measured["accuracy"].value
-    predicted = observed = bias = None
-    if binary:
-        predicted, observed = events.mean(probs), events.mean(happened)
-        bias = _bias_test(events)
     consistency = CalibrationTest(measured["ECE"].value, events.consistency)
-    gap, shift = mean - right, (predicted or 0) - (observed or 0)
-    verdict = _verdict(test, consistency, bias, gap, shift)
-    sizes = {"over-confident": gap, "under-confident": gap, "too high": shift, "too low": shift}
+    label, predicted, observed, bias = events.proportion
+    gap, shift = mean - right, predicted - observed
+    rejected = holm(np.array([consistency.p_value, test.p_value, bias.p_value])) < SIGNIFICANCE
+    verdict, size = _verdict(rejected, test.statistic, gap, shift, binary)
+    if size is None:
+        size = max(measured["ECE"].estimate, abs(shift) if rejected[2] else 0.0)
+    parts = corp(probs, happened, weights=weights)
     return Finding(
-        verdict,
-        abs(sizes.get(verdict, measured["ECE"].estimate)),
-        mean,
-        right,
-        predicted,
-        observed,
-        test,
-        consistency,
-        bias,
-        corp(probs, happened, weights=weights),
+        verdict, size, mean, right, label, predicted, observed, test, consistency, bias, parts
     )
 
 
-def _bias_test(events: Events) -> CalibrationTest:
-    """Test whether the mean probability equals the frequency; integer weights are counts."""
-    if events.clustered is not None:
-        return CalibrationTest(*events.clustered)
-    excess, variance = events.excess, events.variance
-    if variance == 0:
-        sure = abs(excess) <= 1e-12 * events.totals.sum()
-        return (
-            CalibrationTest(0.0, 1.0) if sure else CalibrationTest(np.copysign(np.inf, excess), 0)
-        )
-    z = excess / variance**0.5
-    return CalibrationTest(z, 2 * NormalDist().cdf(-abs(z)))
-
-
 def _verdict(
-    test: CalibrationTest,
-    consistency: CalibrationTest,
-    bias: CalibrationTest | None,
-    gap: float,
-    shift: float,
-) -> Verdict:
-    tests = [consistency, test] if bias is None else [consistency, test, bias]
-    rejected = holm(np.array([result.p_value for result in tests])) < SIGNIFICANCE
-    shifted = bias is not None and rejected[2]
-    if shifted and abs(shift) > abs(gap):
-        return "too high" if shift > 0 else "too low"
-    if rejected[1]:
-        if test.statistic > 0 and gap > 0:
-            return "over-confident"
-        return "under-confident" if test.statistic < 0 and gap < 0 else "miscalibrated"
-    return "miscalibrated" if rejected.any() else "no evidence"
+    rejected: np.ndarray, z: float, gap: float, shift: float, binary: bool
+) -> tuple[Verdict, float | None]:
+    """Choose the verdict and, if it names the direction of an error, its size."""
+    _, brier, shifted = rejected
+    if binary and shifted and abs(shift) > abs(gap):
+        return "too high" if shift > 0 else "too low", abs(shift)
+    if brier and z > 0 and gap > 0:
+        return "over-confident", gap
+    if brier and z < 0 and gap < 0:
+        return "under-confident", -gap
+    return "miscalibrated" if rejected.any() else "no evidence", None
 
 
 def describe(
-    finding: Finding, measured: Mapping[str, Interval], event: str, cases: str, level: float
+    finding: Finding,
+    measured: Mapping[str, Interval],
+    classes: Sequence[str],
+    cases: str,
+    level: float,
 ) -> str:
-    """Describe a finding in plain sentences; ``event`` is the name of the second of two classes."""
+    """Describe a finding in plain sentences."""
     ece, classwise = measured["ECE"], measured.get("class-wise ECE")
+    event = f"class {classes[finding.label]}"
     words = {
         "too high": ("too high", f"probabilities of {event} exceed its frequency overall"),
         "too low": ("too low", f"probabilities of {event} are below its frequency overall"),
@@ -151,7 +136,7 @@ def describe(
     if finding.verdict == "no evidence":
         subject, errors = "Calibrated", f"the ECE is {ece.estimate:.3f}, at most {ece.upper:.3f}"
         if classwise is not None:
-            subject = "The confidence is calibrated"
+            subject = "Confidence and class proportions are calibrated"
             errors += (
                 f", and the class-wise ECE {classwise.estimate:.3f}, at most {classwise.upper:.3f}"
             )
@@ -172,13 +157,11 @@ def describe(
     if finding.verdict in ("miscalibrated", "no evidence"):
         text += f"; consistency of the ECE {p_text(finding.consistency.p_value)}"
     text += "."
-    if finding.predicted is not None:
-        text += (
-            f" The mean predicted probability of {event} is {finding.predicted:.3f}, "
-            f"its frequency {finding.observed:.3f}"
-        )
-        text += "." if finding.bias is None else f" ({p_text(finding.bias.p_value)})."
-    return text
+    return text + (
+        f" The mean predicted probability of {event} is {finding.predicted:.3f}, its frequency "
+        f"{finding.observed:.3f} ({p_text(finding.bias.p_value)}"
+        f"{f' for the worst of {len(classes)} classes' if len(classes) > 2 else ''})."
+    )
 
 
 def p_text(value: float) -> str:

@@ -32,7 +32,7 @@ class Measured(ABC):
             name: describe(
                 finding,
                 self.report.intervals[name],
-                f"class {self.classes[-1]}",
+                self.classes,
                 f"{self.report.cases:,} cases"
                 + ("" if self.report.clusters is None else f" in {self.report.clusters:,} groups"),
                 self.report.level,
@@ -64,9 +64,9 @@ class Measured(ABC):
             for model, finding in part.findings.items():
                 metrics = part.report.intervals[model]
                 ece = metrics["ECE"]
-                shown = finding.predicted, finding.observed
-                if None in shown:
-                    shown = finding.confidence, finding.accuracy
+                shown = finding.confidence, finding.accuracy
+                if binary:
+                    shown = finding.predicted, finding.observed
                 cells = [name, *[model] * several, f"{part.report.cases:,}"]
                 cells.append(f"{metrics['log loss'].value:.4f}")
                 cells.append(f"{ece.estimate:.3f} [{ece.lower:.3f}, {ece.upper:.3f}]")

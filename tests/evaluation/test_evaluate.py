@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import norm
+from scipy.stats import norm, pearson3
 
 import bayescal
 from bayescal import metrics
@@ -55,16 +55,71 @@ def test_tests_are_those_of_the_metrics() -> None:
     result = bayescal.evaluate(p, y, replicates=60, seed=2).findings["model"]
     assert result.spiegelhalter == metrics.spiegelhalter_test(p, y)
     assert result.consistency == metrics.consistency_test("ece", p, y, resamples=60, seed=2)
-    z = (p - y).sum() / np.sqrt((p * (1 - p)).sum())
-    np.testing.assert_allclose(result.bias, (z, 2 * norm.sf(abs(z))), rtol=1e-12)
+    assert result.label == 1
+    assert (result.predicted, result.observed) == pytest.approx((p.mean(), y.mean()))
+    np.testing.assert_allclose(result.bias, sum_test(p, y, np.ones(600)), rtol=1e-9)
     assert result.decomposition.score == pytest.approx(np.mean((p - y) ** 2))
     assert result.confidence == pytest.approx(np.maximum(p, 1 - p).mean())
     probs, y = draw_classes()
     result = bayescal.evaluate(probs, y, replicates=60).findings["model"]
-    assert result.bias is None
     assert result.consistency.statistic == pytest.approx(metrics.ece(probs, y), abs=1e-12)
     hit = probs.argmax(axis=1) == y
     assert result.decomposition.score == pytest.approx(np.mean((probs.max(axis=1) - hit) ** 2))
+
+
+def sum_test(p: np.ndarray, happened: np.ndarray, w: np.ndarray) -> tuple[float, float]:
+    """Compute z in the large; the number of events has the tail of a gamma variable."""
+    excess, variance = w @ (p - happened), w**2 @ (p * (1 - p))
+    skewness = -np.sign(excess) * (w**3 @ (p * (1 - p) * (1 - 2 * p))) / variance**1.5
+    z = excess / np.sqrt(variance)
+    tail = pearson3.sf(abs(z), skewness) if skewness > 0 else norm.sf(abs(z))
+    return z, min(2 * tail, 1)
+
+
+@pytest.mark.parametrize("fractional", [False, True])
+def test_proportions_of_several_classes(fractional: bool) -> None:
+    """The least of the p-values of single classes counts, times the number of classes."""
+    probs, y = draw_classes(2000)
+    shown = probs * [1, 0.8, 1, 1.1]
+    shown /= shown.sum(axis=1, keepdims=True)
+    w = np.random.default_rng(0).uniform(0.5, 2, 2000) if fractional else np.ones(2000)
+    options = {"classes": ["a", "b", "c", "d"], "replicates": 60}
+    result = bayescal.evaluate(shown, y, weights=w, **options)
+    finding = result.findings["model"]
+    tests = [sum_test(shown[:, c], y == c, w) for c in range(4)]
+    worst = int(np.argmin([p for _, p in tests]))
+    assert finding.label == worst == 1
+    assert finding.bias == pytest.approx((tests[1][0], 4 * tests[1][1]), rel=1e-9)
+    assert finding.predicted == pytest.approx(np.average(shown[:, 1], weights=w))
+    assert finding.observed == pytest.approx(np.average(y == 1, weights=w))
+    assert finding.verdict == "miscalibrated"
+    assert finding.size >= finding.observed - finding.predicted > 0.02
+    text = f"of class b is {finding.predicted:.3f}, its frequency {finding.observed:.3f} (p = .00"
+    summary = result.summary()["model"]
+    assert text in summary and summary.endswith(" for the worst of 4 classes).")
+    assert result.to_dict()["models"]["model"]["class"] == "b"
+    cut = range(0, 2000, 300)
+    blocks = bayescal.Blocks([(shown[i : i + 300], y[i : i + 300], w[i : i + 300]) for i in cut])
+    again = bayescal.evaluate(blocks, **options).findings["model"]
+    np.testing.assert_allclose(again.bias, finding.bias, rtol=1e-9)
+    groups = np.arange(2000) // 2
+    many = bayescal.evaluate(shown, y, weights=w, groups=groups, **options).findings["model"]
+    assert many.verdict == "miscalibrated" and many.label == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "k"), [(10, 3), (60, 3), (200, 12)])
+def test_calibrated_models_of_several_classes_are_rarely_called_wrong(n: int, k: int) -> None:
+    wrong = large = 0
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        probs = rng.dirichlet(np.geomspace(1, 0.02, k), n)
+        y = (rng.random((n, 1)) > probs.cumsum(axis=1)[:, :-1]).sum(axis=1)
+        finding = bayescal.evaluate(probs, y, replicates=99).findings["model"]
+        wrong += finding.verdict != "no evidence"
+        large += finding.bias.p_value < 0.05
+    # Of a binomial distribution with probability 0.05, 99.8 % is at most 16.
+    assert max(wrong, large) <= 16
 
 
 def test_whole_weights_are_repetitions_and_zero_leaves_out() -> None:
@@ -110,15 +165,16 @@ def test_verdicts(change: Any, verdict: str, words: str) -> None:
 
 
 def test_summary_has_errors_of_classes_that_no_test_finds() -> None:
-    """The third class never occurs, but the confidence and the Brier score are as expected."""
-    probs = np.tile([[0.4, 0.3, 0.3], [0.3, 0.4, 0.3]], (500, 1))
-    first = np.random.default_rng(0).random(1000) < probs[:, 1] + 0.3 * (probs[:, 1] < 0.4)
-    result = bayescal.evaluate(probs, first.astype(int), classes=[0, 1, 2], replicates=99)
+    """Errors of two classes have opposite signs in two halves, and cancel in all tests."""
+    probs = np.repeat([[0.4, 0.3, 0.3], [0.5, 0.25, 0.25]], 1000, axis=0)
+    true = np.repeat([[0.4, 0.45, 0.15], [0.5, 0.1, 0.4]], 1000, axis=0)
+    y = (np.random.default_rng(1).random((2000, 1)) > true.cumsum(axis=1)[:, :-1]).sum(axis=1)
+    result = bayescal.evaluate(probs, y, classes=[0, 1, 2], replicates=99)
     errors = result.report.intervals["model"]["class-wise ECE"]
-    assert errors.lower > 0.15
+    assert errors.lower > 0.05
     text = f"the class-wise ECE {errors.estimate:.3f}, at most {errors.upper:.3f} (90% interval)"
     assert text in result.summary()["model"] and text in result.to_html()
-    assert "The confidence is calibrated as far as" in result.summary()["model"]
+    assert "Confidence and class proportions are calibrated as far as" in result.summary()["model"]
     assert "unless the class-wise ECE is far above chance" in result.to_html()
 
 

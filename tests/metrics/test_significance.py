@@ -25,7 +25,9 @@ def test_spiegelhalter_by_hand() -> None:
     z = top / np.sqrt(((1 - 2 * p) ** 2 * p * (1 - p)).sum())
     result = metrics.spiegelhalter_test(p, y)
     assert result.statistic == pytest.approx(z, rel=1e-12)
-    assert result.p_value == pytest.approx(2 * stats.norm.sf(abs(z)), rel=1e-9)
+    cubes = ((1 - 2 * p) ** 4 * p * (1 - p)).sum() / ((1 - 2 * p) ** 2 * p * (1 - p)).sum() ** 1.5
+    tail = stats.pearson3.sf(z, cubes) if z > 0 else stats.norm.cdf(z)
+    assert result.p_value == pytest.approx(2 * tail, rel=1e-9)
     both = metrics.spiegelhalter_test(np.stack([1 - p, p], axis=1), y)
     assert both.statistic == pytest.approx(z, rel=1e-12)
     twice = metrics.spiegelhalter_test(p, y, weights=[2, 2, 2])
@@ -45,6 +47,34 @@ def test_spiegelhalter_of_several_classes_by_all_outcomes() -> None:
     w = np.random.default_rng(2).uniform(0.1, 2, 50)
     z = (w * (scores[np.arange(50), y] - mean)).sum() / np.sqrt((w**2 * variance).sum())
     assert metrics.spiegelhalter_test(probs, y, weights=w).statistic == pytest.approx(z, rel=1e-9)
+
+
+def test_p_values_of_spiegelhalter_allow_for_skewness() -> None:
+    """Compute the skewness of the Brier score of several classes by definition."""
+    probs = make_probs(5, 3, 0) ** 3
+    probs /= probs.sum(axis=1, keepdims=True)
+    y = probs.argmin(axis=1)
+    scores = ((probs[:, None, :] - np.eye(3)) ** 2).sum(axis=2)
+    above = scores - (probs * scores).sum(axis=1, keepdims=True)
+    for w in (np.ones(5), np.array([0.3, 1.5, 1.0, 0.7, 0.2])):
+        variance, cubes = ((w**m * (probs * above**m).sum(axis=1)).sum() for m in (2, 3))
+        z = (w * above[np.arange(5), y]).sum() / np.sqrt(variance)
+        assert z > 3
+        result = metrics.spiegelhalter_test(probs, y, weights=w)
+        expected = 2 * stats.pearson3.sf(z, cubes / variance**1.5)
+        assert result == pytest.approx((z, expected), rel=1e-9)
+
+
+@pytest.mark.parametrize("expected", [0.01, 0.1, 0.3, 1, 3, 10])
+def test_spiegelhalter_rejects_few_expected_errors_rarely(expected: float) -> None:
+    """Add up the binomial probabilities of all numbers of events that are rejected."""
+    n, events = 200, np.arange(40)
+    p = np.full(n, expected / n)
+    tests = [metrics.spiegelhalter_test(p, np.arange(n) < m, classes=[0, 1]) for m in events]
+    p_values = np.array([test.p_value for test in tests])
+    for level in (0.1, 0.05, 0.01, 0.001):
+        wrong = stats.binom.pmf(events, n, expected / n)[p_values <= level].sum()
+        assert wrong <= 1.05 * level
 
 
 def test_certain_and_indifferent_predictions() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 from types import ModuleType
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ import numpy as np
 from bayescal._core.arrays import Array, ArrayLike, UserData
 from bayescal._core.generators import generator
 from bayescal._core.keywords import other_words
-from bayescal._core.numerics import ignoring_underflow
+from bayescal._core.numerics import ignoring_underflow, skewed_tail
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_count
 from bayescal.data.membership import sum_test
@@ -63,7 +62,8 @@ def spiegelhalter_test(
 
     .. math:: z = \frac{\sum_i w_i (b_i - E b_i)}{\sqrt{\sum_i w_i^2 \operatorname{Var} b_i}}
 
-    is about standard normal. For two classes the numerator is
+    is standard normal for many rows. The p-value allows for skewness: with few expected errors, z
+    has the right tail of a gamma variable, which is far heavier. For two classes the numerator is
     :math:`\sum_i (y_i - p_i)(1 - 2 p_i)`; for rows p of several classes
     :math:`E b = 1 - \sum_j p_j^2` and :math:`\operatorname{Var} b = 4 (\sum_j p_j^3 -
     (\sum_j p_j^2)^2)`. Integer weights are counts. Positive values mean over-confidence.
@@ -124,17 +124,12 @@ def spiegelhalter_of(data: Predictions) -> CalibrationTest:
     data = equal_rows_once(data)
     metric = Spiegelhalter(data.whole)
     sums = collect(metric, data)
-    z = float(metric.value(sums, np))
-    if data.clusters is None or math.isinf(z):
-        return as_test(z)
+    test = metric.test(sums)
+    if data.clusters is None or math.isinf(test.statistic):
+        return test
     pieces = (metric.pieces(data.part(rows), np) for rows in blocks(metric, data))
     excess = np.concatenate([first.value for first, *_ in pieces])
     return CalibrationTest(*sum_test(data.weights * excess, float(sums[1, 0]), data.clusters))
-
-
-def as_test(z: float) -> CalibrationTest:
-    """Make the test of a statistic that is standard normal under the hypothesis."""
-    return CalibrationTest(z, 2 * NormalDist().cdf(-abs(z)))
 
 
 @dataclass(frozen=True)
@@ -142,7 +137,7 @@ class Spiegelhalter(SumMetric):
     """Spiegelhalter's z, from sums that add over blocks; ``whole`` weights are counts."""
 
     whole: bool
-    rows = 4
+    rows = 5
 
     def width(self, columns: int) -> int:
         return 3 * columns + 3
@@ -151,19 +146,31 @@ class Spiegelhalter(SumMetric):
         probs = as_rows(data.probs)
         # Sums over so short an axis are several times as fast as products.
         squares, ones = probs * probs, np.ones(probs.shape[1])
-        second, third = squares @ ones, (squares * probs) @ ones
+        second, third, fourth = squares @ ones, (squares * probs) @ ones, (squares**2) @ ones
         # The score minus its mean: 1 - 2 p_y + sum p^2 - (1 - sum p^2).
         excess = 2 * (second - of_class(probs, data.y, np))
         variance = np.maximum(4 * (third - second**2), 0)
-        variance = variance if self.whole else variance * data.weights
-        values = excess, variance, None, None if self.whole else data.weights
+        cubes = -8 * (fourth - 3 * second * third + 2 * second**3)
+        weights = None
+        if not self.whole:
+            weights = data.weights
+            variance, cubes = variance * weights, cubes * weights**2
+        values = excess, variance, None, weights, cubes
         return tuple(Piece(None, value) for value in values)
 
     def value(self, sums: Array, xp: ModuleType) -> Array:
-        excess, spread, mass, squares = sums[:, 0]
+        excess, spread, mass, squares, _ = sums[:, 0]
         if spread > 1e-24 * squares:
             return excess / np.sqrt(spread)
         return np.where(abs(excess) <= 1e-12 * mass, 0.0, np.copysign(np.inf, excess))
+
+    def test(self, sums: Array) -> CalibrationTest:
+        """Compute z and its p-value from sums (rows, 1)."""
+        z = float(self.value(sums, np))
+        if z == 0 or math.isinf(z):
+            return CalibrationTest(z, float(z == 0))
+        skewness = np.sign(z) * sums[4, 0] / sums[1, 0] ** 1.5
+        return CalibrationTest(z, min(2 * float(skewed_tail(np.abs(z), skewness)), 1.0))
 
 
 @other_words

@@ -17,7 +17,7 @@ from bayescal.data.rows import Sums
 from bayescal.metrics.registry import METRICS, find_metric, reading_for
 from bayescal.metrics.scores.ranking import RANKINGS
 from bayescal.metrics.sums import DirectMetric, Metric, SumMetric, collect
-from bayescal.metrics.uncertainty.calibration_tests import Spiegelhalter
+from bayescal.metrics.uncertainty.calibration_tests import CalibrationTest, Spiegelhalter
 from bayescal.metrics.uncertainty.groups import MANY, GroupedSums, grouped
 from bayescal.metrics.uncertainty.measured import MeasuredMetric, measure
 from bayescal.metrics.uncertainty.ranking import Measured, measure_any
@@ -27,10 +27,10 @@ _ROWS = 1 << 40
 
 
 class BlockMeasurements(NamedTuple):
-    """Metrics by name, Spiegelhalter's z, the number of rows, and a fingerprint of their blocks."""
+    """Metrics by name, Spiegelhalter's test, number of rows, and fingerprint of the blocks."""
 
     metrics: dict[str, MeasuredMetric]
-    z: float
+    test: CalibrationTest
     cases: int
     cut: np.ndarray
 
@@ -60,13 +60,13 @@ def measure_blocks(
         # A later block had weights that are not counts.
         whole = False
         totals = data.total_numbered(partial(_sums_by_group, sums, seed, whole))
-    z, cases = float(Spiegelhalter(whole).value(totals["z"], np)), int(totals["sizes"][0])
+    test, cases = Spiegelhalter(whole).test(totals["z"]), int(totals["sizes"][0])
     measured: dict[str, MeasuredMetric] = {}
     if cases < MANY:
         rows = data.gather()
         for title, (name, options) in chosen.items():
             measured[title] = measure(name, rows, rows.y, rows.weights, options, replicates, seed)
-        return BlockMeasurements(measured, z, cases, totals["cut"])
+        return BlockMeasurements(measured, test, cases, totals["cut"])
     for title, metric in sums.items():
         grouped_sums = GroupedSums(metric, totals[f"of {title}"], totals["sizes"], whole, seed)
         direct = metrics[title]
@@ -74,7 +74,7 @@ def measure_blocks(
         measured[title] = MeasuredMetric(
             chosen[title][0], metric, grouped_sums, replicates, value=exact
         )
-    return BlockMeasurements(measured, z, cases, totals["cut"])
+    return BlockMeasurements(measured, test, cases, totals["cut"])
 
 
 def measure_each(

@@ -20,7 +20,6 @@ from bayescal.metrics.registry import Choices, reading_for, usual_metrics
 from bayescal.metrics.scores.ranking import can_rank
 from bayescal.metrics.uncertainty.calibration_tests import (
     CalibrationTest,
-    as_test,
     spiegelhalter_of,
 )
 from bayescal.metrics.uncertainty.groups import in_clusters
@@ -236,14 +235,13 @@ def report(
         if isinstance(checked, PredictionBlocks):
             check_no_groups(groups)
             usual = {key: chosen[key] for key in chosen if readings[key] is reading}
-            of_usual, z, cases, cut = measure_blocks(usual, checked, replicates, seed)
+            of_usual, test, cases, cut = measure_blocks(usual, checked, replicates, seed)
             measured = {**of_usual}
             for key, other in readings.items():
                 if other is not reading:
                     data = PredictionBlocks(checked.blocks, other)
                     measured |= measure_blocks({key: chosen[key]}, data, replicates, seed).metrics
             measured = {key: measured[key] for key in chosen}
-            test = as_test(z)
             cuts.append(cut)
             read.append(checked.blocks)
             check_cuts(cuts)

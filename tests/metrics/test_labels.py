@@ -194,7 +194,7 @@ def test_logits_stand_for_their_probabilities(function, k):
 @every
 def test_columns_named_like_classes_stand_in_any_order(function):
     # Functions that use a loss for each class or that draw labels.
-    ordered = "loss_gap", "decision_cost", "report", "interval", "Accumulator"
+    ordered = "loss_gap", "decision_cost", "report", "interval", "Accumulator", "skce_test"
     labels, classes = _label_types(3)["text"]
     codes = CODES[3]
     expected = _numbers(function(PROBS[3], codes))

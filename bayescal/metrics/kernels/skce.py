@@ -21,6 +21,8 @@ from bayescal.metrics.sums import DirectMetric, compute
 A = TypeVar("A", bound=Array)
 #: Pairs of a block that is multiplied by many columns.
 _WIDE_BLOCK = 1 << 21
+#: Outcomes that are drawn at once: 32 MiB.
+_ELEMENTS = 1 << 22
 
 
 @ignoring_underflow
@@ -205,18 +207,55 @@ class KernelError(DirectMetric):
         self, data: Predictions, factors: Float[np.ndarray, "rows sets"]
     ) -> Float[np.ndarray, " sets"]:
         """Compute the sums over all ordered pairs of h times both factors."""
-        probs, residual = as_rows(data.probs), residuals(data)
+        return self._forms(as_rows(data.probs), factors, residuals(data))
+
+    def draw(
+        self, data: Predictions, sets: int, rng: np.random.Generator
+    ) -> Float[np.ndarray, " sets"]:
+        """Compute "unbiased" or "biased" for sets of labels drawn from the predictions."""
+        probs, weights = as_rows(data.probs), data.weights
+        n, k = probs.shape
+        shares = probs / probs.sum(axis=1, keepdims=True)
+        trials = weights.astype(int) if data.whole else np.ones(n, int)
+        scale = np.ones(n) if data.whole else weights
+        squares = scale[:, None] * (1 - 2 * probs + (probs**2).sum(axis=1, keepdims=True))
+        pairs, diagonal = [], []
+        step = max(1, _ELEMENTS // (n * k))
+        for first in range(0, sets, step):
+            outcomes = rng.multinomial(trials, shares, (min(step, sets - first), n))
+            drawn = outcomes * scale[:, None]
+            excess = drawn - weights[:, None] * probs
+            # Both residuals of two classes have the same size.
+            excess = excess[..., 1:] * np.sqrt(2) if k == 2 else excess
+            forms = self._forms(probs, excess.transpose(1, 2, 0).reshape(n, -1))
+            pairs.append(forms.reshape(-1, len(drawn)).sum(axis=0))
+            diagonal.append(np.einsum("snk,nk->s", drawn, squares))
+        total, all_pairs = weights.sum(), np.concatenate(pairs)
+        if self.estimator == "biased":
+            return all_pairs / total**2
+        all_pairs -= np.concatenate(diagonal)
+        removed = np.full_like(all_pairs, scale @ weights)
+        return _of_pairs(all_pairs, np.full_like(all_pairs, total**2), removed, np)
+
+    def _forms(
+        self,
+        probs: Float[np.ndarray, "rows classes"],
+        columns: Float[np.ndarray, "rows sets"],
+        residual: Float[np.ndarray, "rows classes"] | None = None,
+    ) -> Float[np.ndarray, " sets"]:
+        """Compute the sums over all ordered pairs of both entries times the kernel or h."""
 
         def sum_block(
             first: int, last: int, gaps: Float[np.ndarray, "block later"]
         ) -> Float[np.ndarray, " sets"]:
             terms = self.similarity(gaps, np)
-            terms *= residual[first:last] @ residual[first:].T
+            if residual is not None:
+                terms *= residual[first:last] @ residual[first:].T
             # A pair with a later row also stands for the reversed pair.
             terms[:, : last - first] /= 2
-            return 2 * ((terms @ factors[first:]) * factors[first:last]).sum(axis=0)
+            return 2 * ((terms @ columns[first:]) * columns[first:last]).sum(axis=0)
 
-        count = factors.shape[1]
+        count = columns.shape[1]
         size = _WIDE_BLOCK if count > 8 else None
         return sum(over_pairs(probs, self.distance, sum_block, size), np.zeros(count))
 

@@ -18,6 +18,7 @@ from bayescal.data.checks import check_count
 from bayescal.data.membership import sum_test
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading, as_rows, of_class
 from bayescal.metrics.calibration.mass import OrderedMetric
+from bayescal.metrics.kernels.skce import KernelError
 from bayescal.metrics.registry import METRICS, Entry, find_metric
 from bayescal.metrics.sums import Metric, Piece, SumMetric, blocks, collect, compute
 from bayescal.metrics.uncertainty.consistency import Consistency
@@ -258,7 +259,7 @@ def consistency_test(
     data, metric_object = prepare(metric, probs, y, weights, options, reading, groups)
     data = equal_rows_once(data)
     value = compute(metric_object, data)
-    p_value = _p_value_of_rows(metric, metric_object, data, value, resamples, seed)
+    p_value = p_value_of_rows(metric, metric_object, data, value, resamples, seed)
     if data.clusters is not None:
         sums = group_sums(metric_object, data, seed)
         assert sums is not None
@@ -266,10 +267,10 @@ def consistency_test(
     return CalibrationTest(value, p_value)
 
 
-def _p_value_of_rows(
+def p_value_of_rows(
     name: str, metric: Metric, data: Predictions, value: float, resamples: int, seed: int
 ) -> float:
-    """Compute the p-value for independent rows."""
+    """Compute the p-value of a calibration error from simulated labels of independent rows."""
     whole = data.whole
     cases = data.weights.sum() if whole else len(data.y)
     if cases >= MANY and _counted(METRICS[name], data, metric):
@@ -278,10 +279,11 @@ def _p_value_of_rows(
     rng = generator(seed)
     # Allow for rounding: if the same labels are drawn, the error is equal.
     slack = 1e-12 * (1 + abs(value))
-    reached = 0
-    for _ in range(resamples):
-        reached += compute(metric, redraw(data, rng)) >= value - slack
-    return float(reached + 1) / (resamples + 1)
+    if isinstance(metric, KernelError) and metric.estimator != "linear":
+        values = metric.draw(data, resamples, rng)
+    else:
+        values = np.array([compute(metric, redraw(data, rng)) for _ in range(resamples)])
+    return float(np.count_nonzero(values >= value - slack) + 1) / (resamples + 1)
 
 
 def _counted(entry: Entry, data: Predictions, metric: Metric) -> bool:

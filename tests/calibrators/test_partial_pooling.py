@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import bayescal as bc
 from bayescal.calibrators.combine.pooling import deviations as _deviations
+from bayescal.calibrators.combine.pooling import effects as _effects
 from bayescal.calibrators.combine.pooling.columns import cross, make_column
 from bayescal.calibrators.combine.pooling.deviations import fit_effects
 from bayescal.calibrators.combine.pooling.effects import COMMON, HALF_NORMAL, fit_at, make_effects
@@ -494,6 +495,25 @@ def test_far_scores_of_crossed_groups_give_numbers(seed: int) -> None:
     assert np.isfinite(list(fitted.deviations_.values())).all()
     before = np.logaddexp(0, np.where(y == 1, -z, z)).mean()
     assert bc.metrics.log_loss(p, y) < 0.5 * before
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rare_events_in_many_groups(seed: int) -> None:
+    """Compare intervals with rules that are exact enough for the widest of the averaged priors."""
+    rng = np.random.default_rng(seed)
+    z, group = rng.normal(-5, 1.2, 1000), rng.integers(100, size=1000)
+    y = rng.random(1000) < expit(z + rng.normal(0, 0.7, 100)[group])
+    fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=group)
+    assert fitted.status_ == "converged"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_effects, "_RULES", {1: _effects._rule(31), 2: _effects._rule(31, 9)})
+        exact = bc.PartialPooling(inputs="logits").fit(z, y, groups=group)
+    for ends, expected in zip(
+        fitted.predict_interval(z, groups=group),
+        exact.predict_interval(z, groups=group),
+        strict=True,
+    ):
+        np.testing.assert_allclose(ends, expected, rtol=0.02)
 
 
 @pytest.mark.slow

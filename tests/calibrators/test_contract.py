@@ -230,7 +230,7 @@ def test_permuting_the_classes_permutes_the_probabilities(case: Case) -> None:
         away = np.abs(result - fitted_of(case).predict_proba(new)[:, list(order)]).max()
         if case().symmetric:
             assert away < 1e-6
-        else:
+        elif case.calibrator.__name__ not in STEPS:
             assert away > 1e-6  # a symmetric calibrator should declare it
 
 
@@ -251,7 +251,9 @@ def test_exchanging_two_classes_exchanges_probabilities(case: Case, digits: int)
     other = quietly_fit(case(), 1 - p, 1 - y).predict_proba(1 - new)[:, ::-1]
     name = case.calibrator.__name__
     if name in STEPS:
-        assert np.abs(one - other).mean() < STEPS[name]
+        away = np.abs(one - other)
+        assert away.mean() < STEPS[name]
+        assert not case().symmetric and (away.max() > 1e-3 or digits == 17)
     else:
         np.testing.assert_allclose(one, other, atol=2e-8 if name == "AveragedBeta" else 1e-9)
 

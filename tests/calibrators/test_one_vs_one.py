@@ -59,11 +59,31 @@ def test_two_classes_are_the_calibrator_itself() -> None:
     )
 
 
-def test_permuting_the_classes_permutes_the_result() -> None:
+@pytest.mark.parametrize(
+    "calibrator",
+    [bc.Isotonic("laplace"), bc.ScalingBinning(7), bc.BBQ(), bc.Histogram(7, binning="equal_mass")],
+    ids=lambda calibrator: type(calibrator).__name__,
+)
+def test_permuting_the_classes_permutes_the_result(calibrator: Calibrator) -> None:
     order = np.array([2, 0, 3, 1])
-    one = bc.OneVsOne(bc.Isotonic("laplace")).fit(P, Y).predict_proba(AT)
-    other = bc.OneVsOne(bc.Isotonic("laplace")).fit(P[:, order], np.argsort(order)[Y])
+    one = bc.OneVsOne(calibrator).fit(P, Y).predict_proba(AT)
+    other = bc.OneVsOne(calibrator).fit(P[:, order], np.argsort(order)[Y])
     np.testing.assert_allclose(other.predict_proba(AT[:, order]), one[:, order], atol=1e-12)
+
+
+def test_a_pair_has_the_mean_of_both_orders_if_these_matter() -> None:
+    result = bc.OneVsOne(bc.ScalingBinning(7)).fit(P, Y)
+    pairs = np.ones((len(AT), 4, 4))
+    for i, j in combinations(range(4), 2):
+        in_pair = (Y == i) | (Y == j)
+        scores = np.log(P[in_pair, j] / P[in_pair, i]), np.log(AT[:, j] / AT[:, i])
+        means = []
+        for sign in (1, -1):
+            alone = bc.ScalingBinning(7, inputs="logits")
+            alone.fit(sign * scores[0], (Y[in_pair] == j) == (sign == 1))
+            means.append(alone.predict_proba(sign * scores[1])[:, ::sign])
+        pairs[:, i, j], pairs[:, j, i] = np.mean(means, axis=0).T
+    np.testing.assert_allclose(result.predict_proba(AT), couple(pairs), atol=1e-7)
 
 
 def test_a_class_without_a_label_keeps_shrunk_odds() -> None:

@@ -92,6 +92,11 @@ class BBQ(OrderCalibrator):
 
     _domain = "probability"
 
+    @property
+    def symmetric(self) -> bool:
+        """False: exchanging the classes may move single rows to the next bin."""
+        return False
+
     def _check_options(self) -> None:
         if not 1 <= self.range_factor <= 100:
             raise ValueError(f"range_factor must lie in [1, 100], got {self.range_factor}")

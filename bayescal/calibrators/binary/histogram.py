@@ -107,6 +107,11 @@ class Histogram(OrderCalibrator):
             raise ValueError(f"prior_weight must not be negative, got {self.prior_weight}")
 
     @property
+    def symmetric(self) -> bool:
+        """False: exchanging the classes may move single rows to the next bin."""
+        return False
+
+    @property
     def domain(self) -> Domain:
         return "probability" if self.binning == "equal_width" else "order"
 

@@ -69,6 +69,11 @@ class ScalingBinning(OrderCalibrator):
 
     _domain = "real"
 
+    @property
+    def symmetric(self) -> bool:
+        """False: exchanging the classes may move single rows to the next bin."""
+        return False
+
     def _check_options(self) -> None:
         check_count(self.bins, "bins")
 

@@ -31,10 +31,11 @@ class OneVsOne(BinaryReduction):
 
     which is exact if the pairs are consistent: :math:`r_{ij} = \hat p_i / (\hat p_i + \hat p_j)`.
 
-    Calibrators of log odds receive :math:`\log p_i - \log p_j`. A class without labels keeps its
-    odds against the other classes, divided by one plus its expected number of labels, as in
-    :class:`OneVsRest`. Time and memory are those of k (k - 1) / 2 calibrators of the rows of two
-    classes.
+    Calibrators of log odds receive :math:`\log p_i - \log p_j`. Calibrators for which the order of
+    the two classes matters, such as ``ScalingBinning()``, are fitted in both orders, and
+    :math:`r_{ij}` is the mean. A class without labels keeps its odds against the other classes,
+    divided by one plus its expected number of labels, as in :class:`OneVsRest`. Time and memory are
+    those of k (k - 1) / 2 calibrators of the rows of two classes, or twice that.
 
     Parameters
     ----------
@@ -84,11 +85,13 @@ class OneVsOne(BinaryReduction):
             if not (present[i] and present[j]):
                 continue
             used = (y == i) | (y == j)
-            at = self._between(scores[used], i, j)
-            pair = Rows(at, (y[used] == j).astype(int), weights[used])
-            pair_state = self._binary._fit(pair, seed)
-            statuses[index] = int(pair_state.get("status", 0))
-            state |= {f"pair{i}_{j}/{name}": value for name, value in pair_state.items()}
+            for first, second in ((i, j),) if self._binary.symmetric else ((i, j), (j, i)):
+                at = self._between(scores[used], first, second)
+                pair = Rows(at, (y[used] == second).astype(int), weights[used])
+                pair_state = self._binary._fit(pair, seed)
+                statuses[index] = max(statuses[index], int(pair_state.get("status", 0)))
+                name = f"pair{first}_{second}"
+                state |= {f"{name}/{entry}": value for entry, value in pair_state.items()}
         return {**state, "statuses": statuses, "status": statuses.max()}
 
     def _apply(self, state: State, scores: XArray) -> XArray:
@@ -96,13 +99,16 @@ class OneVsOne(BinaryReduction):
         adjusted = scores + state["missing"]
         excess: list[AnyArray] = [1.0] * k
         for i, j in combinations(range(k), 2):
-            pair_state = parts.get(f"pair{i}_{j}")
+            pair_state, reversed_state = parts.get(f"pair{i}_{j}"), parts.get(f"pair{j}_{i}")
             if pair_state is None:
                 second = sigmoid(adjusted[:, j] - adjusted[:, i])
                 first = sigmoid(adjusted[:, i] - adjusted[:, j])
             else:
                 probs = self._binary._apply_in_blocks(pair_state, self._between(scores, i, j))
                 first, second = probs[:, 0], probs[:, 1]
+            if reversed_state is not None:
+                probs = self._binary._apply_in_blocks(reversed_state, self._between(scores, j, i))
+                first, second = (first + probs[:, 1]) / 2, (second + probs[:, 0]) / 2
             # 1 / r - 1 without cancellation.
             excess[i] = excess[i] + second / xp.clip(first, _LEAST, 1.0)
             excess[j] = excess[j] + first / xp.clip(second, _LEAST, 1.0)

@@ -12,7 +12,8 @@ from bayescal._core.numerics import find_root, sigmoid
 #: Width and ends of the cells of log odds in which rows are counted.
 _WIDTH, _LARGEST = 0.05, 15.0
 _CELLS = int(2 * _LARGEST / _WIDTH)
-#: Bounds between which slopes and offsets are searched.
+#: Bounds between which slopes and offsets are searched. The best offset for a slope may be farther
+#: away by what the slope changes log odds.
 _BOUNDS = ((0.0, 50.0), (-20.0, 20.0))
 _MAX_STEPS = 100
 #: Number of looks at histories that are kept; at most twice as many.
@@ -123,6 +124,7 @@ class Line:
     def __init__(self, terms: Terms) -> None:
         self._log_odds, self._sign, self._weights = terms
         self._at_truth = self._weights @ np.logaddexp(0, self._sign * self._log_odds)
+        self._range = np.array([self._log_odds.min(initial=0), self._log_odds.max(initial=0)])
         # Searches begin where the last one ended.
         self._last = [1.0, 0.0]
 
@@ -140,6 +142,10 @@ class Line:
     def best(self, coordinate: int, parameters: Sequence[float]) -> list[float]:
         """Maximize over one coordinate by Newton's method, within its bounds."""
         point, (low, high) = list(parameters), _BOUNDS[coordinate]
+        if coordinate == 1:
+            undone = (1 - point[0]) * self._range
+            low, high = low + undone.min(), high + undone.max()
+            point[1] = min(max(point[1], low), high)
         for _ in range(_MAX_STEPS):
             first, second = self.slopes(point, coordinate)
             x = point[coordinate]

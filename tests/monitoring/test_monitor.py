@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from scipy.optimize import brentq, minimize
+from scipy.optimize import brentq, minimize, minimize_scalar
 from scipy.special import expit, logit, softmax
 
 import bayescal as bc
@@ -431,9 +431,33 @@ def test_equal_predictions_do_not_tell_slopes_from_offsets(seed: int) -> None:
 
     # The least offset has slope 0, and large slopes have large offsets.
     assert monitor.offset_interval() == pytest.approx((logit(brentq(excess, 1e-9, 0.2)), np.inf))
-    lower, upper = monitor.slope_interval()
-    assert lower == 0 and upper > 20
+    assert monitor.slope_interval() == (0.0, np.inf)
     assert not np.isnan(monitor.confidence_sequence()["offset"]).any()
+
+
+@pytest.mark.parametrize("p", [1e-7, 0.01, 0.3, 0.999])
+def test_equal_predictions_exclude_no_slope(p: float) -> None:
+    monitor = bc.Monitor().update(np.full(300, p), np.arange(300) % 40 == 0)
+    # Any slope a has the map to any probability q, at the offset logit q - a logit p.
+    assert monitor.slope_interval() == (0.0, np.inf)
+
+
+def test_slopes_of_predictions_in_a_narrow_range_have_their_best_offset() -> None:
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-9.2, -8.2, 20_000)
+    monitor = bc.Monitor().update(expit(x), y := rng.random(20_000) < expit(x))
+    at_truth = stats.bernoulli.logpmf(y, expit(x)).sum()
+    threshold = np.log(0.05) + monitor._evidence[0].log_plain_evidence
+
+    def excess(slope: float) -> float:
+        def loss(moved: float) -> float:
+            q = slope * (x + 9) - 9 + moved
+            return float(np.logaddexp(0, np.where(y, -q, q)).sum() + at_truth)
+
+        return -minimize_scalar(loss, bracket=(-1, 1)).fun - threshold
+
+    expected = brentq(excess, 3, 30)
+    assert monitor.slope_interval() == pytest.approx((0.0, expected), rel=1e-2)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_choice, check_count
 from bayescal.data.predictions import Reading
 from bayescal.data.tokens import tokens
+from bayescal.data.weights import check_batch_weights
 from bayescal.metrics.registry import METRICS, OTHER_NAMES, find_metric, reading_for
 from bayescal.metrics.sums import SumMetric, collect, collect_on_device
 
@@ -145,6 +146,7 @@ def make() -> type:
             checked = as_predictions(rows, target, weights, self.reading, on_device=True)
             if not len(checked.y):
                 return
+            check_batch_weights(checked.weights)
             if self.metric is None:
                 ones = torch.ones(len(rows), device=rows.device) if weights is None else weights
                 for state, value in zip(self.states, (rows, target, ones), strict=True):

@@ -168,7 +168,7 @@ class Predictions(NamedTuple):
     @property
     def whole(self) -> bool:
         """Whether weights are integers small enough to be counted, hence counts."""
-        return are_counts(self.weights)
+        return bool(are_counts(self.weights))
 
 
 def in_right_order(read: Callable[..., Checked]) -> Callable[..., Checked]:

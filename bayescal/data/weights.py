@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
+from bayescal._core.arrays import AnyArray, Array, ArrayLike
 from bayescal._core.numerics import effective_size
 from bayescal.data.checks import as_numpy, check_finite
 
 __all__ = [
+    "MAX_COUNT",
     "are_counts",
     "are_ones",
     "as_counts",
     "as_ones",
+    "check_batch_weights",
     "check_weights",
     "check_weights_of",
     "of_all_rows",
@@ -20,6 +24,11 @@ __all__ = [
     "power_of_weights",
     "weighted_rows",
 ]
+
+#: Larger numbers are all integers in double precision, so they are no counts.
+MAX_COUNT = 2.0**53
+#: Bounds of the largest weight of a batch, within which squares of sums of weights keep all digits.
+_BATCH_WEIGHTS = 1e-140, 1e140
 
 
 def check_weights(
@@ -40,6 +49,16 @@ def check_weights(
     # Weights this small do not change any sum, but their squares must not vanish.
     least = np.ldexp(1.0, int(np.frexp(array.max())[1]) - 400)
     return np.where(array > 0, np.maximum(array, least), 0.0)
+
+
+def check_batch_weights(weights: Array) -> None:
+    """Raise if squares of weights (n,) of a batch vanish or overflow: batches have one scale."""
+    (low, high), heaviest = _BATCH_WEIGHTS, float(weights.max())
+    if not low <= heaviest <= high:
+        raise ValueError(
+            f"weights must have a maximum from {low:.0e} to {high:.0e} in each batch, got "
+            f"{heaviest:g}; multiply the weights of all batches by one number"
+        )
 
 
 def check_weights_of(weights: ArrayLike, n: int, name: str, *, match: str = "y") -> np.ndarray:
@@ -99,9 +118,9 @@ def are_ones(weights: np.ndarray) -> bool:
     return weights.strides == (0,) and bool((weights[:1] == 1).all())
 
 
-def are_counts(weights: np.ndarray) -> bool:
+def are_counts(weights: Array, xp: ModuleType = np) -> AnyArray:
     """Return whether weights are integers small enough to be counted, hence counts."""
-    return float(weights.sum()) < 2**53 and bool((weights == np.floor(weights)).all())
+    return (weights.sum() < MAX_COUNT) & (weights == xp.floor(weights)).all()
 
 
 def as_counts(

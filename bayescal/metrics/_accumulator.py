@@ -12,6 +12,7 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.checks import check_count
 from bayescal.data.label_names import check_classes, class_array
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading, read_arrays
+from bayescal.data.weights import check_batch_weights
 from bayescal.metrics.registry import METRICS, Choice, choose_metrics, reading_for, streamed
 from bayescal.metrics.sums import collect
 
@@ -107,7 +108,8 @@ class Accumulator:
         probs : array of shape (n,) or (n, classes)
         y : array of shape (n,), or of shape (n, classes) for many labels
         weights : array of shape (n,), optional
-            Non-negative row weights, on the same scale in all batches.
+            Non-negative row weights, on the same scale in all batches. The largest weight of each
+            batch must lie in [1e-140, 1e140].
 
         Raises
         ------
@@ -117,6 +119,7 @@ class Accumulator:
         checked = self._check(probs, y, weights)
         if not len(checked.y):
             return
+        check_batch_weights(checked.weights)
         added = {}
         for name, metric in self._metrics.items():
             reading = reading_for(self._choices[name], self._reading)

@@ -357,6 +357,20 @@ def test_after_fit() -> None:
             fitted.partial_fit(p[:10], y[:10])
 
 
+@pytest.mark.parametrize("scale", [1e-20, 1e60])
+def test_weights_that_would_be_scaled_are_refused(scale: float) -> None:
+    p, y = binary_rows(100)
+    with pytest.raises(ValueError, match="sample_weight must have a maximum from 1e-12"):
+        bc.Beta().partial_fit(p, y, sample_weight=np.full(100, scale))
+    with pytest.raises(ValueError, match="sample_weight must have a maximum from 1e-12"):
+        bc.Beta().partial_fit(bc.Blocks([(p, y, np.full(100, scale))]))
+    # Batches of the least and the greatest weights count as in one fit.
+    heavy = np.where(np.arange(100) < 50, 2e-12, 4e-11)
+    learned = learn_in_batches(bc.Beta(), p, y, 50, heavy)
+    whole = bc.Beta().fit(p, y, heavy)
+    np.testing.assert_allclose(learned.predict_proba(p), whole.predict_proba(p), atol=1e-8)
+
+
 @pytest.mark.parametrize(
     "calibrator",
     [

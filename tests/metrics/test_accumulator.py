@@ -218,3 +218,28 @@ def test_weights_of_any_size_are_comparable_between_batches() -> None:
     total.add([0.5], [1], [1e60])
     total.add([0.0], [1], [3e60])
     assert total.result()["brier_score"] == pytest.approx((0.25 + 3) / 4)
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1e20, 1e60])
+def test_fractional_weights_of_any_size_are_no_counts(scale: float) -> None:
+    rng = np.random.default_rng(0)
+    p, w = rng.random(200), rng.random(200)
+    y = (rng.random(200) < p**2).astype(int)
+    names = ["debiased_ece", "kde_ece", "ece"]
+    total = Accumulator(names)
+    for part in (slice(0, 90), slice(90, 200)):
+        total.add(p[part], y[part], scale * w[part])
+    expected = {name: getattr(metrics, name)(p, y, weights=w) for name in names}
+    assert total.result() == pytest.approx(expected, rel=1e-9)
+    for name in (*names, "skce"):
+        metric = getattr(metrics, name)
+        scaled = metric(p, y, weights=scale * w)
+        assert scaled == pytest.approx(metric(p, y, weights=w), rel=1e-9)
+
+
+@pytest.mark.parametrize("weight", [1e-200, 1e200])
+def test_weights_whose_squares_vanish_or_overflow_are_refused(weight: float) -> None:
+    total = Accumulator(["kde_ece"])
+    with pytest.raises(ValueError, match="weights must have a maximum from 1e-140 to 1e"):
+        total.add([0.3, 0.5], [0, 1], [0.0, weight])
+    assert total.cases == 0

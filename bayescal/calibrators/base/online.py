@@ -16,6 +16,7 @@ from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.calibrators.base.dispatch import as_fitted
 from bayescal.calibrators.base.matching import Stages, match_gradients
 from bayescal.calibrators.base.status import keep_status, remedies
+from bayescal.data.blocks.reader import RowBlocks
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.given import BLOCKS, Given, as_source
 from bayescal.data.history import History
@@ -34,6 +35,8 @@ _LOSS_MEMORY = 0.9
 #: Maximal number of rounds that match the gradients of a sample with those of all rows, and the
 #: relative change of weights below which rounds end.
 _MATCHES, _SMALL_CHANGE = 5, 5e-3
+#: Largest weights, from and below which no weights were scaled.
+_WEIGHTS = 2.0**-40, 2.0**159
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -81,7 +84,8 @@ class OnlineCalibrator(Calibrator):
             All classes, in the first call only; needed if its rows may lack a class and the option
             ``classes`` is not set.
         sample_weight : array-like of shape (n,), optional
-            Non-negative; an integer weight equals repeated rows.
+            Non-negative; an integer weight equals repeated rows. The largest weight of each batch
+            must lie in [1e-12, 1e47], because all batches have one scale.
         forgetting : float or "auto"
             Before the rows are added, the weights of all earlier rows are multiplied by this number
             in (0, 1]. Batches of equal size then count as about 1 / (1 - forgetting) batches.
@@ -224,6 +228,7 @@ class OnlineCalibrator(Calibrator):
             classes = known
         reader.classes = self.classes if classes is None else classes
         data = as_source(reader, scores, y, sample_weight, BLOCKS)
+        _check_scale(data)
         features, names = reader.n_features_in_, vars(reader).get("feature_names_in_")
         if earlier is None:
             self.n_features_in_ = features
@@ -246,6 +251,21 @@ class OnlineCalibrator(Calibrator):
             probs = self.apply(state, rows.scores)[np.arange(rows.n), rows.y]
             losses[i] = rows.weights @ -np.log(np.maximum(probs, np.finfo(float).tiny))
         return losses
+
+
+def _check_scale(data: Given) -> None:
+    """Raise if the weights of a batch were scaled, as all batches must have one scale."""
+    rows = data.rows
+    if isinstance(rows, Rows):
+        scaled = not _WEIGHTS[0] <= rows.weights.max() < _WEIGHTS[1]
+    else:
+        assert isinstance(rows, RowBlocks)
+        scaled = rows.reader.power != 0
+    if scaled:
+        raise ValueError(
+            "sample_weight must have a maximum from 1e-12 to 1e47 in each call to partial_fit; "
+            "multiply the weights of all batches by one number"
+        )
 
 
 def _check_rate(forgetting: float | str) -> float:

@@ -17,6 +17,7 @@ from bayescal._core.shapes import Bool, Float, Shaped
 from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.order.equal_mass import mass_sums, mass_sums_of_blocks
 from bayescal.data.predictions import Predictions
+from bayescal.data.weights import are_counts
 from bayescal.metrics.calibration.mass_many import mass_sums_many
 from bayescal.metrics.sums import (
     BinMetric,
@@ -52,7 +53,7 @@ class MassMetric(OrderedMetric):
     ) -> tuple[Float[AnyArray, "3 cells"], Shaped[AnyArray, ""]]:
         """Compute sums over bins, and the number of rows per unit of weight."""
         weights = data.weights
-        whole = (weights == xp.floor(weights)).all()
+        whole = are_counts(weights, xp)
         # Effective sizes of bins, if weights vary within bins as among all rows.
         ratio = xp.where(whole, 1, weights.sum() / (weights**2).sum())
         least = self.least(ratio)

@@ -15,6 +15,7 @@ from bayescal._core.shapes import Float, Shaped
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_choice, check_positive
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading, as_rows
+from bayescal.data.weights import are_counts
 from bayescal.metrics.kernels.distances import lengths, median_distance, over_pairs, residuals
 from bayescal.metrics.sums import DirectMetric, compute
 
@@ -166,7 +167,7 @@ class KernelError(DirectMetric):
         total = weights.sum()
         if self.estimator == "biased":
             return all_pairs / total**2
-        whole = (weights == xp.floor(weights)).all()
+        whole = are_counts(weights, xp)
         diagonal_weights = xp.where(whole, weights, weights**2)
         all_pairs -= diagonal_weights @ self.diagonal(data, xp)
         return _of_pairs(all_pairs, total**2, diagonal_weights.sum(), xp)

@@ -155,6 +155,24 @@ def test_predictions_that_differ_by_rounding_are_tied() -> None:
     assert metrics.ecce(p, 1 - y) == pytest.approx(0.2, rel=1e-12)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_single_precision_has_the_ties_of_double(kind: Any) -> None:
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        tenths = rng.integers(1, 10, 400) / 10
+        y = (rng.random(400) < tenths).astype(int)
+        p = tenths.astype(np.float32)
+        # Neighbors in single precision, on either side; those of 0.5 are in two cells of blocks.
+        p = np.nextafter(p, rng.integers(0, 2, 400).astype(np.float32))
+        expected = metrics.ecce(tenths, y, kind=kind)
+        blocks = Blocks([(p[i::3], y[i::3]) for i in range(3)])
+        for scores, labels in ((p, y), (jnp.asarray(p), y), (blocks, None)):
+            assert metrics.ecce(scores, labels, kind=kind) == pytest.approx(expected, abs=1e-6)
+        draws = metrics.interval("ecce", p, y, kind=kind, replicates=20)
+        same_draws = metrics.interval("ecce", tenths, y, kind=kind, replicates=20)
+        assert draws == pytest.approx(same_draws, abs=1e-5)
+
+
 @pytest.mark.parametrize("events", EVENTS)
 def test_sources_and_libraries_agree(events: Any) -> None:
     probs, y = draw_probs(2000)

@@ -7,18 +7,21 @@ from types import ModuleType
 
 import numpy as np
 
-from bayescal._core.arrays import Array
-from bayescal._core.binning import begins_score
+from bayescal._core.arrays import AnyArray, Array
+from bayescal._core.binning import SINGLE, begins_score
 from bayescal._core.lazy import jax, jnp
 from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.order.equal_mass import (
+    REACH,
     Cells,
     Split,
+    cells_near,
     count_cells,
     first_shift,
     look_inside,
     merge_keys,
     sum_by_key,
+    values_of,
 )
 
 #: Predictions are rounded to multiples of its inverse, so that equal ones are tied in any source.
@@ -35,7 +38,7 @@ def excursions(predicted: Array, observed: Array, weights: Array, xp: ModuleType
 
     The result (4,) holds the greatest and the least sum of weights times (observed - predicted)
     over the rows up to a prediction, starting from zero, then the sums of weights and of weights
-    times outcomes. Rows with equal predictions are one step.
+    times outcomes. Rows with predictions that are equal up to rounding are one step.
     """
     if xp is np:
         order = np.argsort(predicted)
@@ -51,15 +54,15 @@ def excursions(predicted: Array, observed: Array, weights: Array, xp: ModuleType
 def _on_device(predicted: jax.Array, observed: jax.Array, weights: jax.Array) -> jax.Array:
     order = jnp.argsort(predicted)
     ordered = predicted[order]
-    ends = jnp.append(jnp.diff(ordered) > 0, True)
+    ends = _is_last(ordered, jnp)
     sums = jnp.cumsum((weights * (observed - predicted))[order])
     sums = jnp.where(ends, sums, 0)
     return jnp.stack([sums.max(initial=0), sums.min(initial=0), weights.sum(), weights @ observed])
 
 
-def _is_last(ordered: Array) -> np.ndarray:
+def _is_last(ordered: Array, xp: ModuleType = np) -> AnyArray:
     """Find which of ascending predictions (n,) are the last of those that are tied."""
-    return np.append(np.diff(ordered) > 0, True)
+    return xp.append(begins_score(ordered)[1:], True)
 
 
 def turns(residuals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -103,20 +106,28 @@ def excursions_of_blocks(split: Split, groups: int, data: PredictionBlocks) -> n
     for sums in counts.swapaxes(0, 1):
         used = np.flatnonzero(sums[3])
         cells.append(Cells(used, sums[:, used]))
-    reach = [_may_turn(c.sums) for c in cells]
+    reach = [_may_turn(c, shift) for c in cells]
     keys = [c.keys[mask] for c, mask in zip(cells, reach, strict=True)]
     inside = data.total(partial(look_inside, split, keys, shift, 0), merge_keys)
     for g, mask in enumerate(reach):
         parts = Cells(*sum_by_key(inside[f"keys{g}"], inside[f"sums{g}"]))
-        mass, predicted, happened, _ = cells[g].replaced(mask, shift, parts).sums
+        merged = cells[g].replaced(mask, shift, parts)
+        mass, predicted, happened, _ = merged.sums
         if len(mass):
-            high, low = turns(happened - predicted)
-            excursions[:, g] = high, low, mass.sum(), happened.sum()
+            # Cells into which the second pass did not look tie with no others.
+            inside_cells = np.isin(merged.keys, parts.keys)
+            last = _is_last(np.where(inside_cells, values_of(merged.keys), np.nan))
+            sums = np.cumsum(happened - predicted)[last]
+            excursions[:, g] = max(sums.max(), 0), min(sums.min(), 0), mass.sum(), happened.sum()
     return excursions
 
 
-def _may_turn(sums: np.ndarray) -> np.ndarray:
-    """Tell in which cells (m,) the cumulative differences may pass all ends of cells."""
+def _may_turn(cells: Cells, shift: int) -> np.ndarray:
+    """Tell in which cells (m,) the cumulative differences may reach the extremes of all ends.
+
+    Cells whose predictions may tie with one in these cells are among them.
+    """
+    keys, sums = cells
     if not sums.size:
         return np.zeros(0, bool)
     after = np.cumsum(sums[2] - sums[1])
@@ -126,7 +137,7 @@ def _may_turn(sums: np.ndarray) -> np.ndarray:
     slack = 1e-12 * sums[0].sum()
     high = before + rise >= max(after.max(), 0) - slack
     low = before - fall <= min(after.min(), 0) + slack
-    return (sums[3] > 1) & (high | low)
+    return high | low | cells_near(keys, high | low, shift, REACH * SINGLE)[0]
 
 
 def steepest(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

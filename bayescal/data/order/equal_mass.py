@@ -36,7 +36,7 @@ _ONE_HALF = 0x3FE << 52
 #: Rows of blocks that are held one by one, and digits by which cells of more rows are divided.
 _ROWS, _DIGITS = 1 << 21, 12
 #: Scores that decide what is tied with a score are within this many times the precision of it.
-_REACH = 3
+REACH = 3
 #: If more cells are as near as that to a border, they are dense, and nothing is tied.
 _MAX_NEAR_CELLS = 1 << 12
 #: Up to this many cells, a table marks those that are looked at.
@@ -63,7 +63,7 @@ def mass_sums(
     while True:
         groups = ranking.groups
         held = _hold_borders(groups.weight, bins, whole, least)
-        unsorted = groups.whole & ranking.mark_near(held, _REACH * precision)
+        unsorted = groups.whole & ranking.mark_near(held, REACH * precision)
         if not unsorted.any():
             break
         ranking.refine(unsorted)
@@ -125,7 +125,7 @@ def mass_sums_of_blocks(
     while shift:
         held = [_hold_borders(c.sums[0], *rule) if len(c.keys) else c.keys > 0 for c in cells]
         near = [
-            _cells_near(c.keys, mask, shift, _REACH * eps)
+            cells_near(c.keys, mask, shift, REACH * eps)
             for c, mask, eps in zip(cells, held, precision, strict=True)
         ]
         held = [mask | others for mask, (others, _) in zip(held, near, strict=True)]
@@ -139,7 +139,7 @@ def mass_sums_of_blocks(
             if not finer:
                 alone = np.isin(cells[g].keys, parts.keys)
                 alone &= ~np.isin(cells[g].keys >> shift, near[g][1])
-                values = np.where(alone, _values(cells[g].keys), np.nan)
+                values = np.where(alone, values_of(cells[g].keys), np.nan)
                 begins.append(begins_tie(values, precision[g], np))
         shift = finer
     filled = ((c.sums[:3], first) for c, first in zip(cells, begins, strict=True) if len(c.keys))
@@ -147,15 +147,15 @@ def mass_sums_of_blocks(
     return np.concatenate(parts, axis=1), ratio
 
 
-def _cells_near(
+def cells_near(
     keys: np.ndarray, held: np.ndarray, shift: int, reach: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mark the cells (m,) with scores within reach of a cell that is ``held``.
 
     Where there are too many of them, none are marked; also returns the keys of such held cells.
     """
-    lowest = _values(keys << shift)
-    highest = _values(np.minimum((keys + 1 << shift) - 1, 2 * _ONE_HALF))
+    lowest = values_of(keys << shift)
+    highest = values_of(np.minimum((keys + 1 << shift) - 1, 2 * _ONE_HALF))
     first = np.searchsorted(highest, lowest[held] - reach)
     last = np.searchsorted(lowest, highest[held] + reach, "right")
     dense = last - first > _MAX_NEAR_CELLS
@@ -174,7 +174,7 @@ def _keys(predicted: np.ndarray) -> np.ndarray:
     return np.where(predicted < 0.5, distance, 2 * _ONE_HALF - distance)
 
 
-def _values(keys: np.ndarray) -> np.ndarray:
+def values_of(keys: np.ndarray) -> np.ndarray:
     """Compute the probabilities that have these keys."""
     distance = np.minimum(keys, 2 * _ONE_HALF - keys).view(float)
     return np.where(keys < _ONE_HALF, distance, 1 - distance)

@@ -20,7 +20,6 @@ from bayescal.data.order.cumulative import (
     excursions_of_blocks,
     excursions_of_many,
     steepest,
-    without_rounding_errors,
 )
 from bayescal.data.predictions import Classes, Inputs, Outcomes, Predictions, Reading
 from bayescal.metrics.calibration.ece import KINDS, Kind, make_ece
@@ -93,9 +92,9 @@ def ecce(
 
     Notes
     -----
-    Time O(n log n) for each class or rank. Predictions are rounded to multiples of 2**-46, so that
-    predictions that differ by rounding errors are equal. Blocks take two passes and give the same
-    number; :class:`Accumulator` reads C at the ends of 4,096 cells of equal width. Errors of
+    Time O(n log n) for each class or rank. Predictions that differ by the rounding errors of their
+    type are equal. Blocks take two passes and give the same number; :class:`Accumulator` reads C at
+    the ends of 4,096 cells of equal width. Errors of
     opposite signs cancel if they alternate. In 150 simulations of each of twelve designs with 100
     and 1,000 rows, 90 % intervals by :func:`interval` covered the true value in 84 % to 99 %.
 
@@ -147,8 +146,7 @@ class CumulativeError(OrderedMetric):
         return 0.0, 1.0 if self.average == "mean" else float(self.groups)
 
     def split(self, data: Predictions, xp: ModuleType) -> Iterator[Group]:
-        for predicted, observed, weights in self.events.split(data, xp):
-            yield without_rounding_errors(predicted, xp), observed, weights
+        return self.events.split(data, xp)
 
     def by_cell(
         self, data: Predictions, cells: int | np.ndarray, xp: ModuleType

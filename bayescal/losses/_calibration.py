@@ -8,7 +8,7 @@ from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.keywords import other_words
 from bayescal._core.lazy import jax, jnp
 from bayescal.data.checks import check_count, check_real
-from bayescal.losses._rows import Rows, ratio, read_rows, root, scalar
+from bayescal.losses._rows import Rows, ratio, read_rows, root, scalar, scaled
 
 
 def mmce(
@@ -199,5 +199,5 @@ def _confidences(rows: Rows) -> tuple[jax.Array, jax.Array, jax.Array]:
     targets = rows.targets.reshape(probs.shape)
     confidence = probs.max(axis=-1)
     right = jnp.take_along_axis(targets, probs.argmax(axis=-1)[:, None], axis=-1)[:, 0]
-    weights = rows.weights.reshape(-1)
+    weights = scaled(rows.weights.reshape(-1))
     return confidence, right - confidence, ratio(weights, weights.sum())

@@ -64,8 +64,10 @@ def read_rows(
         _check_shape(kept, "mask", shape)
     factor = jnp.ones(shape, logits.dtype)
     if weights is not None:
-        if isinstance(weights, np.ndarray) and weights.dtype.kind in "iu":
-            weights = weights.astype(logits.dtype)  # Long integers would wrap around.
+        if isinstance(weights, np.ndarray):
+            _check_size(weights, logits.dtype)
+            if weights.dtype.kind in "iu":
+                weights = weights.astype(logits.dtype)  # Long integers would wrap around.
         factor = jnp.asarray(weights)
         if not _is_real(factor):
             raise TypeError(f"weights must be real numbers, got dtype {factor.dtype}")
@@ -180,11 +182,19 @@ def weighted_log(weights: jax.Array, log_probs: jax.Array) -> jax.Array:
 def reduce(losses: jax.Array, rows: Rows, reduction: Reduction) -> jax.Array:
     """Compute weight times loss of every row, their sum, or their weighted mean."""
     check_choice(reduction, "reduction", ("mean", "sum", "none"))
-    losses = losses * rows.weights
+    weights = scaled(rows.weights) if reduction == "mean" else rows.weights
+    losses = losses * weights
     if reduction == "none":
         return losses
     total = losses.sum()
-    return total if reduction == "sum" else ratio(total, rows.weights.sum())
+    return total if reduction == "sum" else ratio(total, weights.sum())
+
+
+def scaled(weights: jax.Array) -> jax.Array:
+    """Multiply weights by a power of two if their sums or products might overflow or vanish."""
+    heaviest = jax.lax.stop_gradient(weights.max(initial=0))
+    factor = jnp.where(heaviest > 2.0**64, 2.0**-64, jnp.where(heaviest < 2.0**-64, 2.0**64, 1.0))
+    return weights * factor.astype(weights.dtype)
 
 
 def ratio(part: jax.Array, total: jax.Array) -> jax.Array:
@@ -205,6 +215,17 @@ def _is_real(array: Array) -> bool:
 def _check_integer(labels: jax.Array, name: str) -> None:
     if not jnp.issubdtype(labels.dtype, jnp.integer):
         raise TypeError(f"{name} must be integers, got dtype {labels.dtype}")
+
+
+def _check_size(weights: np.ndarray, dtype: np.dtype) -> None:
+    """Raise if all weights would vanish in the type of the logits, or one would be infinite."""
+    limits = jnp.finfo(dtype)
+    heaviest = weights.max(initial=0) if weights.dtype.kind in "iuf" else 0
+    if 0 < heaviest < limits.tiny or limits.max < heaviest < np.inf:
+        raise ValueError(
+            f"weights must have a maximum from {limits.tiny:.1e} to {limits.max:.1e} with logits "
+            f"in {dtype}, got {heaviest:g}; multiply them by one number"
+        )
 
 
 def _check_shape(array: jax.Array, name: str, shape: tuple[int, ...]) -> None:

@@ -428,6 +428,22 @@ def test_narrow_labels_of_many_classes(dtype: Any) -> None:
     np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("name", list(CASES))
+def test_means_take_weights_of_any_size_in_single_precision(name: str) -> None:
+    batch = make_batch(rows=30)
+    value, gradient, _ = evaluate(name, batch, batch.weights, dtype=jnp.float32)
+    for scale in (1e-37, 2e37, 1e38):
+        scaled, slopes, _ = evaluate(name, batch, batch.weights * scale, dtype=jnp.float32)
+        np.testing.assert_allclose(scaled, value, rtol=1e-5)
+        np.testing.assert_allclose(slopes, gradient, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("weight", [1e-39, 1e39])
+def test_weights_beyond_single_precision_are_refused(weight: float) -> None:
+    with pytest.raises(ValueError, match="weights must have a maximum from 1.2e-38 to 3.4e"):
+        cross_entropy(jnp.zeros((2, 3)), jnp.array([0, 1]), weights=np.array([0.0, weight]))
+
+
 def test_long_integers_do_not_wrap_around() -> None:
     """Without 64-bit types, JAX takes the lower half of NumPy's integers."""
     logits, labels = jnp.asarray([[0.0, 1.0], [2.0, 0.0], [0.5, 0.0]]), np.array([0, 1, 1])

@@ -297,9 +297,14 @@ def class_labels(y: object, weights: np.ndarray | None = None) -> np.ndarray:
 
 
 def _check_discrete(y: np.ndarray) -> None:
-    """Check labels (n,) as scikit-learn does, and say how proportions of outcomes are passed."""
+    """Check labels (n,) as scikit-learn does, and say how proportions of outcomes are passed.
+
+    Byte strings are valid, unlike in scikit-learn.
+    """
     from sklearn.utils.multiclass import check_classification_targets
 
+    if y.dtype.kind == "S":
+        return
     try:
         check_classification_targets(y)
     except ValueError as error:

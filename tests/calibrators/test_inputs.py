@@ -493,3 +493,19 @@ def test_fits_to_tenths_do_not_depend_on_the_type_of_the_scores(make: Any) -> No
                 np.testing.assert_allclose(fitted.predict_proba(given), expected, atol=1e-9)
             narrow = fitted.as_function()(probs.astype(np.float32))
             np.testing.assert_allclose(narrow, expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["array", "list", "objects", "blocks"])
+def test_byte_strings_are_labels_in_every_source(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    p = rng.random(60)
+    texts = np.where(rng.random(60) < p, "b", "a")
+    y: Any = texts.astype("S1")
+    expected = bc.Logistic().fit(p, texts).predict_proba(p)
+    if kind == "blocks":
+        fitted = bc.Logistic().fit(bc.Blocks([(p[:20], y[:20]), (p[20:], y[20:])]))
+    else:
+        y = {"array": y, "list": y.tolist(), "objects": y.astype(object)}[kind]
+        fitted = bc.Logistic().fit(p, y)
+    assert fitted.classes_.tolist() == [b"a", b"b"]
+    np.testing.assert_allclose(fitted.predict_proba(p), expected, atol=1e-9)

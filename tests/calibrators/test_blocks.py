@@ -9,6 +9,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp
 from sklearn.base import clone
+from sklearn.naive_bayes import GaussianNB
 
 import bayescal as bc
 from bayescal.calibrators.binary.averaged_beta import points as _points
@@ -332,6 +333,28 @@ def test_what_needs_all_rows_is_refused_by_name():
             TypeError, match=type(calibrator).__name__ + r".*needs all rows at once"
         ):
             calibrator.fit(blocks)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        bc.LogisticRegression(),
+        bc.CalibratedClassifier(GaussianNB()),
+        bc.Multicalibration(),
+        bc.PartialPooling(),
+        bc.MultiLabel(bc.Logistic()),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_estimators_without_blocks_say_so(estimator):
+    blocks = _cut(_binary(100))
+    message = (
+        f"^{type(estimator).__name__} needs all rows at once, so it cannot be fitted to blocks"
+    )
+    with pytest.raises(TypeError, match=message):
+        estimator.fit(blocks)
+    with pytest.raises(TypeError, match=message):
+        estimator.fit(blocks, _binary(100)[1])
 
 
 def test_an_interrupted_fit_goes_on(tmp_path):

@@ -441,3 +441,15 @@ def test_rows_of_weight_zero_need_no_label_of_several() -> None:
     np.testing.assert_array_equal(result.predict_proba(x), expected.predict_proba(x))
     for metric in (bc.metrics.hamming_loss, bc.metrics.multilabel_ece):
         assert metric(p, lacking, weights=weights) == metric(p[:80], y[:80])
+
+
+def test_advice_for_three_classes_can_be_followed() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 3))
+    y = X.argmax(axis=1)
+    with pytest.raises(ValueError, match=r"or OneVsRest\(Isotonic\(\)\), with inputs='logits'$"):
+        bc.CalibratedClassifier(LinearSVC(), bc.Isotonic(inputs="scores")).fit(X, y)
+    bc.CalibratedClassifier(LinearSVC(), bc.OneVsRest(bc.Isotonic(), inputs="logits")).fit(X, y)
+    with pytest.raises(ValueError, match=r"or OneVsRest\(Isotonic\(\)\)$"):
+        bc.CalibratedClassifier(GaussianNB(), bc.Isotonic()).fit(X, y)
+    bc.CalibratedClassifier(GaussianNB(), bc.OneVsRest(bc.Isotonic())).fit(X, y)

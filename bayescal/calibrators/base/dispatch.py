@@ -26,6 +26,7 @@ from bayescal._core.arrays import (
 )
 from bayescal._core.lazy import is_traced
 from bayescal.calibrators.base.function import PredictFunction
+from bayescal.data.blocks.stream import Blocks
 from bayescal.data.predictions import are_exchanged
 from bayescal.data.scores import plausible
 
@@ -113,14 +114,25 @@ def dispatch_methods(cls: type) -> None:
 def published_at_once(fit: Method) -> Method:
     """Wrap a method so that it fits a copy, whose attributes are adopted on success.
 
-    If the fit raises, the estimator is unchanged and keeps the results of an earlier fit.
+    If the fit raises, the estimator is unchanged and keeps the results of an earlier fit. A fit
+    that requires labels takes no blocks, which contain them.
     """
+    y = inspect.signature(inspect.unwrap(fit)).parameters.get("y")
+    in_memory = y is not None and y.default is inspect.Parameter.empty
 
     @wraps(fit)
     def run(self: Dispatched, *args: object, **options: object) -> object:
         draft = object.__new__(_working_class(self, getattr(self, "inputs", None)))
         vars(draft).update(vars(self))
-        result = fit(draft, *args, **options)
+        try:
+            result = fit(draft, *args, **options)
+        except (TypeError, ValueError) as error:
+            if in_memory and any(isinstance(part, Blocks) for part in (*args, *options.values())):
+                raise TypeError(
+                    f"{type(self).__name__} needs all rows at once, so it cannot be fitted to "
+                    "blocks; pass arrays in memory"
+                ) from error
+            raise
         _functions.pop(self, None)
         self.__dict__ = vars(draft)
         return self if result is draft else result

@@ -223,10 +223,11 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         if k == 1:
             raise ValueError("y must hold two classes or more, got one class")
         if k > 2 and getattr(self.calibrator, "binary", False):
+            logits = getattr(self.calibrator, "inputs", "probs") != "probs"
             raise ValueError(
                 "Only binary classification is supported by this calibrator. y must hold two "
                 f"classes, got {k} classes; use Temperature, StructuredVector or "
-                f"OneVsRest({type(self.calibrator).__name__}())"
+                f"OneVsRest({type(self.calibrator).__name__}())" + ", with inputs='logits'" * logits
             )
         self._forget_report()
         with showing(self.progress) as show:

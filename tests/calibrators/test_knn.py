@@ -174,3 +174,17 @@ def test_functions_in_single_precision_find_the_neighbors_of_confident_rows(
     errors = np.abs(result - fitted.predict_proba(p)).max(axis=1)
     # Few rows have neighbors that tie up to rounding in one precision only.
     assert np.quantile(errors, 0.98) < 1e-6
+
+
+@pytest.mark.parametrize("k", [3, 10])
+@pytest.mark.parametrize("spread", [0.003, 0.03, 0.3])
+def test_functions_in_single_precision_find_the_neighbors_of_uniform_rows(
+    k: int, spread: float
+) -> None:
+    rng = np.random.default_rng(0)
+    p = softmax(spread * rng.normal(size=(800, k)), axis=1)
+    fitted = KNN(20).fit(p[:500], rng.integers(0, k, 500))
+    result = np.asarray(fitted.as_function()(jnp.asarray(p[500:], jnp.float32)))
+    away = np.abs(result - fitted.predict_proba(p[500:])).max(axis=1)
+    # Few rows have two points at their border whose distances differ by rounding of the scores.
+    assert (away > 1e-5).mean() <= 0.01

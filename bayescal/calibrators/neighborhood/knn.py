@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from bayescal._core.arrays import AnyArray, XArray, device, matmul, namespace, on_host
+from bayescal._core.arrays import AnyArray, XArray, device, namespace, on_host
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.neighborhood.base import (
     Assumption,
@@ -22,6 +22,8 @@ from bayescal.data.rows import Rows, Source
 
 __all__ = ["KNN"]
 
+#: Relative changes of probabilities below this have a series of this many terms, to full precision.
+_SERIES, _TERMS = 0.1, 16
 _CANDIDATES = 2 ** np.arange(5, 13)
 
 
@@ -126,25 +128,23 @@ class KNN(NeighborhoodCalibrator):
 
     def _width(self, state: State, scores: XArray) -> int:
         m, k = state["points"].shape
-        return (8 + k) * m
-
-    def _precompute(self, state: State) -> State:
-        if self.distance != "kl":
-            return state
-        # Single precision would lose the logarithms of probabilities close to one.
-        return state | {"logs": np.asarray(floored_log(state["points"]))}
+        return (8 + 6 * k) * m
 
     def _apply(self, state: State, scores: XArray) -> XArray:
         xp, points = namespace(scores), _points(state)
+        # Products would cancel. So does the largest probability, which is one minus the others.
+        change = points.probabilities - scores[:, None, :]
+        classes = xp.arange(scores.shape[1], device=device(scores))
+        largest = xp.argmax(scores, axis=1)[:, None, None] == classes
+        others = xp.where(largest, xp.zeros_like(change), change)
+        total = xp.sum(others, axis=2)
         if self.distance == "kl":
-            closeness, scale = matmul(scores, state["logs"].T), 0.0
+            change = xp.where(largest, -total[:, :, None], change)
+            logs = floored_log(points.probabilities)
+            closeness = -_divergences(scores[:, None, :], change, logs)
+            scale = -xp.sum(scores * floored_log(scores), axis=1, keepdims=True)
         else:
-            # Products would cancel. So does the largest probability, which is one minus the others.
-            change = scores[:, None, :] - points.probabilities
-            classes = xp.arange(scores.shape[1], device=device(scores))
-            largest = xp.argmax(scores, axis=1)[:, None, None] == classes
-            change = xp.where(largest, xp.zeros_like(change), change)
-            closeness = -xp.sum(change**2, axis=2) - xp.sum(change, axis=2) ** 2
+            closeness = -xp.sum(others**2, axis=2) - total**2
             scale = 1 + xp.sum(scores**2, axis=1, keepdims=True)
         values = points.values(self.assumption)
         means = sorted_means(closeness, points.weights, values, state["k"], scale)
@@ -156,6 +156,25 @@ class KNN(NeighborhoodCalibrator):
             keys = floored_log(probs).T
             return Index(keys, np.zeros_like(points.weights), 0.0, points.weights, values)
         return Index(2 * probs.T, -np.sum(probs**2, axis=1), 1.0, points.weights, values)
+
+
+def _divergences(q: XArray, change: XArray, logs: XArray) -> XArray:
+    """Compute Kullback-Leibler divergences of points q + change (n, m, k) from rows q (n, 1, k).
+
+    They are sums of q (x - log(1 + x)) with x the relative change, by a series where x is small;
+    ``logs`` (m, k) are the logarithms of the points.
+    """
+    xp = namespace(q)
+    positive = q > 0
+    base = xp.where(positive, q, xp.ones_like(q))
+    x = change / base
+    small = xp.abs(x) < _SERIES
+    within = xp.where(small, x, xp.zeros_like(x))
+    series = xp.zeros_like(x)
+    for power in range(_TERMS, 1, -1):
+        series = 1 / power - within * series
+    terms = xp.where(small, within**2 * series, x - (logs - xp.log(base)))
+    return xp.sum(xp.where(positive, q * terms, change), axis=2)
 
 
 def _points(state: State) -> DistinctRows:

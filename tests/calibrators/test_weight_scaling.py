@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import bayescal as bc
 from bayescal import metrics
 from bayescal._core.numerics import softmax
 from bayescal.calibrators import WeightScaling
@@ -223,3 +225,36 @@ def test_bins_without_room_leave_predictions_as_they_are(weigh: Any) -> None:
     # One bin may be scaled: its accuracy above 1/4, divided by its confidence above 1/4.
     sums = module._Sums(mass, np.array([0.5, 0.9]), np.array([0.75, 0.25]))
     assert weigh(sums, 4) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        bc.WeightScaling,
+        partial(bc.WeightScaling, norm=2),
+        partial(bc.WeightScaling, 4),
+        partial(bc.Temperature, "adaptive_ece"),
+        partial(bc.BinwiseTemperature, "confidence", bins=4),
+    ],
+)
+def test_tied_largest_probabilities_have_no_order(make: Any) -> None:
+    rng = np.random.default_rng(0)
+    p = np.maximum((rng.dirichlet(np.ones(3), 200) * 5).round(), 0.0)
+    p = np.where(p.sum(axis=1, keepdims=True) > 0, p, 1.0)
+    p /= p.sum(axis=1, keepdims=True)
+    assert ((p == p.max(axis=1, keepdims=True)).sum(axis=1) > 1).sum() > 20
+    y, order = rng.integers(0, 3, 200), np.array([2, 0, 1])
+    one = make().fit(p, y).predict_proba(p)
+    other = make().fit(p[:, order], np.argsort(order)[y]).predict_proba(p[:, order])
+    np.testing.assert_allclose(other, one[:, order], atol=1e-9)
+
+
+def test_a_tied_row_is_right_in_proportion() -> None:
+    # The label is one of the two largest in 12 of 20 rows, so the accuracy is 0.3 in both orders.
+    p, y = np.tile([0.45, 0.45, 0.1], (20, 1)), np.repeat([0, 1, 2], [9, 3, 8])
+    fitted = bc.WeightScaling(1).fit(p, y)
+    assert fitted.accuracy_ == pytest.approx(0.3)
+    assert fitted.alpha_ == pytest.approx(1e-9)
+    y = np.repeat([0, 1, 2], [14, 2, 4])
+    fitted = bc.WeightScaling(1).fit(p, y)
+    assert fitted.alpha_ == pytest.approx((0.4 - 1 / 3) / (0.45 - 1 / 3))

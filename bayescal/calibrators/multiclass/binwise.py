@@ -56,6 +56,16 @@ def top_class(probs: XArray, binning: Binning) -> TopClass:
     return TopClass(top, confidence, -xp.log(xp.maximum(rest / total, FLOOR)))
 
 
+def hits(
+    top: Shaped[np.ndarray, "rows classes"], y: Int[np.ndarray, " rows"]
+) -> Float[np.ndarray, " rows"]:
+    """Compute how often the most probable class is the label: 1/m if it is one of m such classes.
+
+    ``top`` marks these classes. The result does not depend on the order of the columns.
+    """
+    return top[np.arange(len(y)), y] / np.count_nonzero(top, axis=1)
+
+
 def level_of_logits(below: XArray, binning: Binning) -> AnyArray:
     """Compute levels (n,) from logits (n, k) minus the largest of their row, of any size."""
     xp = namespace(below)
@@ -108,7 +118,7 @@ def equal_mass_error(
 ) -> float:
     """Compute the calibration error in 15 bins of equal mass, like ``metrics.ece``.
 
-    ``correct`` (n,) is one if the most probable class is the label.
+    ``correct`` (n,) are those of :func:`hits`.
     """
     return float(binned_error(confidence_sums(confidence, correct, weights), 1.0, np))
 
@@ -135,7 +145,7 @@ def best_inverse_temperature(
     Returns the inverse temperature and its error.
     """
     below = differences(logits)
-    correct = below.argmax(axis=1) == y
+    correct = hits(below == 0, y)
     # Sort, so that rows that are permutations of each other have exactly equal confidences.
     below = np.ascontiguousarray(np.sort(below, axis=1).T)
 

@@ -65,8 +65,9 @@ class Temperature(OnlineCalibrator, ParametricCalibrator):
     objective : {"log_loss", "adaptive_ece"}
         The minimized objective: the log loss, which has one minimum; or the expected calibration
         error of the confidence in 15 bins of equal mass, as reported by ``metrics.ece`` with
-        ``kind="confidence"``. The latter
-        is not smooth: it is minimized over a grid of temperatures and has no posterior.
+        ``kind="confidence"``, but with equal parts of a row for its most probable classes if there
+        are several. The latter is not smooth: it is minimized over a grid of temperatures and has
+        no posterior.
 
     Attributes
     ----------

@@ -20,6 +20,7 @@ from bayescal.calibrators.multiclass.binwise import (
     bin_edges,
     confidence_sums,
     find_bin,
+    hits,
     level_of_logits,
     top_class,
 )
@@ -83,12 +84,13 @@ class WeightScaling(Calibrator):
     Notes
     -----
     An empty bin of equal width has the weight of one bin with all rows. A bin of uniform rows has
-    weight 1.
+    weight 1. If m classes have the largest probability of a row, its accuracy is 1/m where the
+    label is one of them, so that the order of the columns does not matter.
 
     ``objective_`` is the remaining calibration error of the bins. For one weight and norm 1 it
     equals ``metrics.ece`` with ``kind="confidence", binning="equal_mass", bins=15``, unless
     predicted confidences are equal except for rounding, which breaks ties for the metric but not
-    for the fit.
+    for the fit, or largest probabilities are tied, of which the metric takes the first.
     O(n (k + log n)) time for the fit, O(k + log b) per prediction.
 
     References
@@ -132,8 +134,8 @@ class WeightScaling(Calibrator):
     def _fit(self, rows: Source, seed: int) -> State:
         scores, y, weights = rows.all()
         k = scores.shape[1]
-        _, (top, confidence, level) = self._probabilities(scores.astype(float))
-        correct = top == y
+        probs, (_, confidence, level) = self._probabilities(scores.astype(float))
+        correct = hits(probs >= probs.max(axis=1, keepdims=True) - SAME, y)
         if self.bins is None:
             edges = np.empty(0)
             sums = _means(confidence_sums(confidence, correct, weights))

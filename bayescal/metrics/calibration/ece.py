@@ -168,6 +168,9 @@ def ece(
       sum is averaged over the ranks j = 1, ..., k.
     - "top_k_label": like "top_k_confidence", with separate bins for each rank and class.
 
+    Of classes with equal probabilities, the first one in the order of the columns has the higher
+    rank, as in :func:`accuracy`, so the order of the columns matters.
+
     Parameters
     ----------
     probs : array of shape (n,) or (n, k), or Blocks

@@ -58,6 +58,8 @@ class Events:
         Calibration in the large of class 1 of two, or of the worst of more classes.
     precision : float
         Machine epsilon of the type of the given probabilities.
+    data : Predictions or None
+        The rows in memory of more than two classes, if their weights are not counts.
     """
 
     cases: Cases
@@ -69,6 +71,7 @@ class Events:
     consistency: float
     proportion: Proportion
     precision: float = EPS
+    data: Predictions | None = None
 
     def mean(self, values: np.ndarray) -> float:
         """Compute the weighted mean over the events."""
@@ -88,7 +91,10 @@ class Events:
         return np.abs(predicted - happened).sum(axis=1) / mass.sum(axis=1)
 
     def of_class(self, label: int) -> Cases:
-        """Return events that have the sums of one of more than two classes."""
+        """Return the events of one of more than two classes, or others that have their sums."""
+        if self.data is not None:
+            predicted = as_given(self.data.probs[:, label], self.precision)
+            return Cases(predicted, (self.data.y == label).astype(int), self.data.weights)
         assert self.classes is not None
         sums = self.classes[:, label]
         used = np.flatnonzero(sums[0])
@@ -116,6 +122,7 @@ def events_of(data: Predictions, bins: int, replicates: int, seed: int) -> Event
         test.p_value,
         worst_proportion(sum_by_class(data), total, data.whole, data),
         data.precision,
+        None if metric is None or data.whole else data,
     )
 
 

@@ -391,3 +391,15 @@ def test_weights_have_no_unit(unit: float) -> None:
         assert finding.verdict == expected.verdict
         np.testing.assert_allclose(finding.bias, expected.bias, 1e-9)
         np.testing.assert_allclose(finding.spiegelhalter, expected.spiegelhalter, 1e-9)
+
+
+def test_diagrams_of_classes_have_weighted_averages() -> None:
+    rng = np.random.default_rng(0)
+    probs, weights = rng.dirichlet(np.ones(3), 60), rng.lognormal(0, 1, 60)
+    y = (probs.cumsum(axis=1) < rng.random((60, 1))).sum(axis=1)
+    events = bayescal.evaluate(probs, y, weights=weights, replicates=20).events["model"]
+    for j in range(3):
+        drawn, happened, masses = events.of_class(j)
+        curve = metrics.reliability_curve(drawn, happened, weights=masses)
+        expected = metrics.reliability_curve(probs[:, j], (y == j).astype(int), weights=weights)
+        np.testing.assert_allclose(curve.observed, expected.observed, rtol=1e-9)

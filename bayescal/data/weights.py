@@ -6,13 +6,13 @@ from types import ModuleType
 
 import numpy as np
 
-from bayescal._core.arrays import AnyArray, Array, ArrayLike
+from bayescal._core.arrays import AnyArray, Array, ArrayLike, ArrayT
 from bayescal._core.numerics import effective_size
 from bayescal.data.checks import as_numpy, check_finite
 
 __all__ = [
-    "MAX_COUNT",
     "are_counts",
+    "are_no_counts",
     "are_ones",
     "as_counts",
     "as_ones",
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 #: Larger numbers are all integers in double precision, so they are no counts.
-MAX_COUNT = 2.0**53
+_MAX_COUNT = 2.0**53
 #: Bounds of the largest weight of a batch, within which squares of sums of weights keep all digits.
 _BATCH_WEIGHTS = 1e-140, 1e140
 
@@ -120,7 +120,12 @@ def are_ones(weights: np.ndarray) -> bool:
 
 def are_counts(weights: Array, xp: ModuleType = np) -> AnyArray:
     """Return whether weights are integers small enough to be counted, hence counts."""
-    return (weights.sum() < MAX_COUNT) & (weights == xp.floor(weights)).all()
+    return (weights.sum() < _MAX_COUNT) & (weights == xp.floor(weights)).all()
+
+
+def are_no_counts(weights: ArrayT) -> ArrayT:
+    """Mark weights (n,) that are fractions, or too large for double precision to have any."""
+    return (weights != weights.round()) | (weights >= _MAX_COUNT)
 
 
 def as_counts(

@@ -12,7 +12,7 @@ from bayescal._core.numerics import effective_size
 from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.predictions import EPS, Predictions, as_given
 from bayescal.data.rows import Sums
-from bayescal.data.weights import as_counts
+from bayescal.data.weights import are_no_counts, as_counts
 from bayescal.evaluation._proportions import Proportion, sum_by_class, worst_proportion
 from bayescal.metrics import consistency_test, reliability_curve
 from bayescal.metrics.registry import METRICS
@@ -157,7 +157,7 @@ def _first_pass(test: Consistency, metric: SumMetric | None, data: Predictions) 
         "proportions": sum_by_class(data),
         "rows": np.asarray(len(weights)),
         "squares": weights @ weights,
-        "fractions": np.asarray(np.count_nonzero(weights != np.floor(weights))),
+        "fractions": np.asarray(np.count_nonzero(are_no_counts(weights))),
     }
     return sums if metric is None else {**sums, "classes": collect(metric, data)}
 

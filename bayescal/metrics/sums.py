@@ -24,7 +24,7 @@ from bayescal._core.shapes import Float, Int, Shaped
 from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.predictions import Predictions
 from bayescal.data.rows import Sums
-from bayescal.data.weights import MAX_COUNT, are_ones
+from bayescal.data.weights import are_no_counts, are_ones
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -401,8 +401,7 @@ def _influence(
 def size_pieces(cell: Array | None, weights: Array) -> tuple[Piece, Piece]:
     """Compute the pieces that :func:`sizes` needs: squares, and whether weights are integers."""
     row_weights = weights if cell is None or cell.ndim == 1 else weights[:, None]
-    fractions = (weights != weights.round()) | (weights >= MAX_COUNT)
-    return Piece(cell, row_weights), Piece(None, fractions.astype(weights.dtype))
+    return Piece(cell, row_weights), Piece(None, are_no_counts(weights).astype(weights.dtype))
 
 
 def sizes(

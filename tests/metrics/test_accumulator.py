@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayescal import metrics
+from bayescal import Blocks, metrics
 from bayescal.metrics import Accumulator
 
 CHOICES: dict[str, Any] = {
@@ -235,6 +235,9 @@ def test_fractional_weights_of_any_size_are_no_counts(scale: float) -> None:
         metric = getattr(metrics, name)
         scaled = metric(p, y, weights=scale * w)
         assert scaled == pytest.approx(metric(p, y, weights=w), rel=1e-9)
+    blocks = Blocks([(p[:90], y[:90], scale * w[:90]), (p[90:], y[90:], scale * w[90:])])
+    for name in names:
+        assert getattr(metrics, name)(blocks) == pytest.approx(expected[name], rel=1e-9)
 
 
 @pytest.mark.parametrize("weight", [1e-200, 1e200])

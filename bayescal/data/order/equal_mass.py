@@ -24,6 +24,7 @@ from bayescal.data.order.cells import covered
 from bayescal.data.order.ranking import Ranking
 from bayescal.data.predictions import Predictions
 from bayescal.data.rows import Rows, Sums
+from bayescal.data.weights import are_no_counts
 
 #: Yields predictions, outcomes and weights of each group, with separate bins.
 Split: TypeAlias = Callable[[Predictions, ModuleType], Iterable[tuple[np.ndarray, ...]]]
@@ -201,7 +202,7 @@ def count_cells(split: Split, groups: int, shift: int, data: Predictions) -> Sum
     return {
         "sums": sums,
         "double": double,
-        "fractions": np.asarray(np.count_nonzero(weights != np.floor(weights))),
+        "fractions": np.asarray(np.count_nonzero(are_no_counts(weights))),
         "weight": weights.sum(),
         "squares": weights @ weights,
     }

@@ -20,6 +20,7 @@ from bayescal.data.order.cumulative import sums_by_prediction, turns, without_ro
 from bayescal.data.order.equal_rows import is_first
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
 from bayescal.data.rows import Sums
+from bayescal.data.weights import are_no_counts
 from bayescal.metrics.calibration.cumulative import CUMULATIVE_KINDS, CumulativeKind, make_ecce
 from bayescal.metrics.calibration.ece import SINGLE, find_events, resolve_kind
 from bayescal.metrics.sums import compute
@@ -186,7 +187,7 @@ def _sum_cells(kind: str, data: Predictions) -> Sums:
     return {
         "sums": np.concatenate(sums),
         "rows": np.asarray(len(weights)),
-        "fractions": np.asarray(np.count_nonzero(weights != np.floor(weights))),
+        "fractions": np.asarray(np.count_nonzero(are_no_counts(weights))),
     }
 
 

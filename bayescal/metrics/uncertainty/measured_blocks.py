@@ -14,6 +14,7 @@ from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.blocks.stream import as_blocks
 from bayescal.data.predictions import PLAIN, Predictions, Reading
 from bayescal.data.rows import Sums
+from bayescal.data.weights import are_no_counts
 from bayescal.metrics.registry import METRICS, find_metric, reading_for
 from bayescal.metrics.scores.ranking import RANKINGS
 from bayescal.metrics.sums import DirectMetric, Metric, SumMetric, collect
@@ -142,7 +143,7 @@ def _sums_by_group(
     return {
         **sums,
         "sizes": np.array([n, weights.sum(), weights @ weights]) if sizes is None else sizes,
-        "fractions": np.asarray(np.count_nonzero(weights != np.floor(weights))),
+        "fractions": np.asarray(np.count_nonzero(are_no_counts(weights))),
         "z": collect(Spiegelhalter(whole), data),
         # These sums differ for any other division into blocks.
         "cut": np.array([n, n * (number + 1), n * n * (number + 1)]),

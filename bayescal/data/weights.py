@@ -6,7 +6,7 @@ from types import ModuleType
 
 import numpy as np
 
-from bayescal._core.arrays import AnyArray, Array, ArrayLike, ArrayT
+from bayescal._core.arrays import AnyArray, Array, ArrayLike
 from bayescal._core.numerics import effective_size
 from bayescal.data.checks import as_numpy, check_finite
 
@@ -123,7 +123,7 @@ def are_counts(weights: Array, xp: ModuleType = np) -> AnyArray:
     return (weights.sum() < _MAX_COUNT) & (weights == xp.floor(weights)).all()
 
 
-def are_no_counts(weights: ArrayT) -> ArrayT:
+def are_no_counts(weights: Array) -> AnyArray:
     """Mark weights (n,) that are fractions, or too large for double precision to have any."""
     return (weights != weights.round()) | (weights >= _MAX_COUNT)
 

@@ -134,7 +134,8 @@ class WeightScaling(Calibrator):
     def _fit(self, rows: Source, seed: int) -> State:
         scores, y, weights = rows.all()
         k = scores.shape[1]
-        probs, (_, confidence, level) = self._probabilities(scores.astype(float))
+        given, (_, confidence, level) = self._probabilities(scores.astype(float))
+        probs = np.asarray(given)
         correct = hits(probs >= probs.max(axis=1, keepdims=True) - SAME, y)
         if self.bins is None:
             edges = np.empty(0)

@@ -6,12 +6,11 @@ Conjugate gradients, for Hessians that are never formed, are in ``newton_cg``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import numpy as np
 
-from bayescal._core.arrays import Array, Arrays, ArrayT
+from bayescal._core.arrays import Arrays, ArrayT
 from bayescal._core.lazy import jax, jnp
 
 #: Number of equations up to which they are solved without a library call.
@@ -19,19 +18,13 @@ _UNROLLED = 4
 _SWEEPS, _SETTLED = 1000, 1e-12
 
 
-def solve_positive(matrix: Array, vector: Array, xp: ModuleType = jnp) -> Array:
+def solve_positive(matrix: jax.Array, vector: jax.Array) -> jax.Array:
     """Solve for a symmetric positive definite ``matrix`` (p, p); NaN if it is not.
 
     A few unknowns are eliminated explicitly, which under ``vmap`` is much faster than a library
     call for each matrix.
     """
     p = vector.shape[0]
-    if xp is np:
-        from scipy.linalg import lapack
-
-        solve = lapack.dposv  # pyright: ignore[reportAttributeAccessIssue]
-        _, solved, fault = solve(matrix, vector)
-        return np.full_like(vector, np.nan) if fault else solved
     if p > _UNROLLED:
         return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix, lower=True), vector)
     factor: list[list[jax.Array]] = [[] for _ in range(p)]
@@ -57,10 +50,23 @@ Direction: TypeAlias = Callable[[ArrayT, ArrayT, ArrayT], tuple[ArrayT, ArrayT]]
 
 
 def newton_step(
-    hessian: ArrayT, gradient: ArrayT, x: ArrayT, xp: ModuleType = jnp
-) -> tuple[ArrayT, ArrayT]:
+    hessian: jax.Array, gradient: jax.Array, x: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Compute the step to subtract, and the gain that it promises to first order."""
-    step = cast(ArrayT, solve_positive(hessian, gradient, xp))
+    step = solve_positive(hessian, gradient)
+    return step, gradient @ step
+
+
+def newton_step_on_host(
+    hessian: np.ndarray, gradient: np.ndarray, x: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute :func:`newton_step` with LAPACK; NaN if the Hessian is not positive definite."""
+    from scipy.linalg import lapack
+
+    solve = lapack.dposv  # pyright: ignore[reportAttributeAccessIssue]
+    _, step, fault = solve(hessian, gradient)
+    if fault:
+        step = np.full_like(gradient, np.nan)
     return step, gradient @ step
 
 

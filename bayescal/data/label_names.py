@@ -38,8 +38,10 @@ def as_array(values: UserData) -> np.ndarray:
     NumPy would convert them to floats, which are rounded beyond 2**53.
     """
     array = np.asarray(values)
+    if array.dtype.kind != "f" or array.ndim != 1:
+        return array
     kind = str(getattr(values, "dtype", getattr(values, "type", ""))).lower()
-    if array.dtype.kind != "f" or array.ndim != 1 or not kind.startswith(("int", "uint")):
+    if not kind.startswith(("int", "uint")):
         return array
     return np.array(values.to_pylist() if hasattr(values, "to_pylist") else [*values], object)
 
@@ -118,6 +120,8 @@ def _plain(labels: np.ndarray) -> np.ndarray:
     strings are those of NumPy's type of any length, which scikit-learn does not know, and neither
     does it know bfloat16, which becomes float32.
     """
+    if labels.dtype.kind in "bi":
+        return labels
     if labels.dtype.kind == "T":
         return labels.astype(object)
     if labels.dtype.name == "bfloat16":

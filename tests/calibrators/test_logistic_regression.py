@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -323,8 +324,8 @@ def test_a_mode_that_is_not_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     from bayescal.regression.binary import posterior as _posterior
 
     x, y, _ = make_features(30)
-    newton = _posterior.newton
-    monkeypatch.setattr(_posterior, "newton", lambda *a, **k: newton(*a, **k, max_iterations=1))
+    once = partial(_posterior.newton_on_host, max_iterations=1)
+    monkeypatch.setattr(_posterior, "newton_on_host", once)
     model = bc.LogisticRegression(coef_prior="cauchy", inference="laplace", random_state=0)
     with pytest.warns(ConvergenceWarning, match="stopped before its optimum"):
         model.fit(x, y)

@@ -16,6 +16,7 @@ from bayescal._core.optimize import (
     Status,
     iterate,
     newton,
+    newton_on_host,
     newton_on_interval,
     run_together,
 )
@@ -114,6 +115,48 @@ def test_a_start_at_the_minimum_is_the_minimum() -> None:
             assert result.x == start and result.status == Status.CONVERGED
 
 
+def problem(name: str, xp: Any) -> Callable[[Any], Any]:
+    """Return a function whose minimization needs damping, ends at once or does not end."""
+    design = np.random.default_rng(1).normal(size=(30, 2)) * [1.0, 8.0] + [0.5, 0.0]
+
+    def evaluate(x: Any) -> Any:
+        z = xp.asarray(design) @ x
+        if name == "quartic":  # Newton's first steps from far away are too long.
+            value, slope, curvature = (z**2 - 1) ** 2 / 4, z**3 - z, 3 * z**2 - 1
+        else:
+            grown = xp.exp(z)
+            value, slope, curvature = grown - 0.5 * z, grown - 0.5, grown
+        if name == "cliff":  # No step lowers the value that the derivatives promise to lower.
+            value = value + xp.where(xp.abs(x).sum() > 0, 1.0, 0.0)
+        hessian = design.T @ (curvature[:, None] * design)
+        return Quadratic(value.sum(), slope @ xp.asarray(design), hessian)
+
+    return evaluate
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "status"),
+    [
+        ("exponential", [0.0, 0.0], Status.CONVERGED),
+        ("exponential", [3.0, -1.0], Status.CONVERGED),
+        ("exponential", [900.0, 0.0], Status.INVALID),
+        ("quartic", [0.01, 0.02], Status.CONVERGED),
+        ("cliff", [0.0, 0.0], Status.LIMIT),
+    ],
+)
+def test_newton_takes_the_same_steps_on_the_host(
+    name: str, start: list[float], status: Status, x64: None
+) -> None:
+    bound = np.array([200.0, 2000.0])
+    compiled = newton(problem(name, jnp), jnp.array(start), scale=30.0, bound=jnp.asarray(bound))
+    hosted = newton_on_host(problem(name, np), np.array(start), scale=30.0, bound=bound)
+    assert int(compiled.status) == hosted.status == status
+    assert int(compiled.iterations) == hosted.iterations
+    np.testing.assert_allclose(hosted.x, compiled.x, rtol=1e-9, atol=1e-12)
+    if status == Status.CONVERGED:
+        np.testing.assert_allclose(hosted.value, compiled.value, rtol=1e-12)
+
+
 def test_the_last_step_is_foreseen_where_it_gains_nothing() -> None:
     points: list[np.ndarray] = []
 
@@ -123,10 +166,10 @@ def test_the_last_step_is_foreseen_where_it_gains_nothing() -> None:
         return Quadratic(np.sum(grown - 3 * x), grown - 3, np.diag(grown))
 
     start, bound = np.array([1.0, 2.0]), np.ones(2)
-    looked = newton(evaluate, start, scale=1.0, bound=bound, xp=np)
+    looked = newton_on_host(evaluate, start, scale=1.0, bound=bound)
     evaluations = len(points)
     points.clear()
-    result = newton(evaluate, start, scale=1.0, bound=bound, foresee=True, xp=np)
+    result = newton_on_host(evaluate, start, scale=1.0, bound=bound, foresee=True)
     assert len(points) == evaluations - 1 and result.status == Status.CONVERGED
     np.testing.assert_array_equal(result.x, looked.x)
     np.testing.assert_allclose(result.x, np.log(3), rtol=1e-9)
@@ -144,6 +187,6 @@ def test_a_foreseen_step_that_moves_far_is_not_taken() -> None:
         return abs(step[0])
 
     start, bound = np.array([60.0]), np.array([1e-30])
-    minimum = newton(evaluate, start, scale=1.0, bound=bound, foresee=True, movement=moved, xp=np)
+    minimum = newton_on_host(evaluate, start, scale=1.0, bound=bound, foresee=True, movement=moved)
     assert minimum.status == Status.UNBOUNDED
     assert minimum.x == 60 and minimum.value == np.exp(-60.0)

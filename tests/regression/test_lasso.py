@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from bayescal._core.optimize import Status, newton
+from bayescal._core.optimize import Status, newton_on_host
 from bayescal.regression.binary import choose as cross_validation
 from bayescal.regression.binary import host
 from bayescal.regression.binary.choose import Grid, choose_on_host
@@ -146,7 +146,7 @@ def test_statuses_of_fits_without_optimum_and_of_few_iterations(
     one = fit_single(Regression(x, w, w, 1.0, 0.0), lasso=True)
     assert int(one.status) == Status.UNBOUNDED and one.x[1] == 0 and np.isfinite(one.x).all()
     assert int(fit_single(Regression(x, t, w, 0.1, 0.0), lasso=True).status) == Status.CONVERGED
-    monkeypatch.setattr(host, "newton", partial(newton, max_iterations=2))
+    monkeypatch.setattr(host, "newton_on_host", partial(newton_on_host, max_iterations=2))
     early = fit_single(Regression(x, t, w, 1e-4, 0.0), lasso=True)
     assert int(early.status) == Status.LIMIT
 

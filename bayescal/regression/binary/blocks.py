@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.chunks import slices
-from bayescal._core.directions import newton_step
+from bayescal._core.directions import newton_step_on_host
 from bayescal._core.newton_cg import Curvature, Point, newton_cg
-from bayescal._core.optimize import Minimum, Quadratic, Status, newton
+from bayescal._core.optimize import Minimum, Quadratic, Status, newton_on_host
 from bayescal._core.shapes import Bool, Float
 from bayescal.data.rows import Designs, Sums, add, greatest
 from bayescal.regression.binary.host import (
@@ -99,7 +99,7 @@ def fit_binary(
         gamma: Float[np.ndarray, " combinations"],
     ) -> tuple[Float[np.ndarray, " combinations"], Float[np.ndarray, ""]]:
         if last[-1].sums is not first:
-            return newton_step(hessian, gradient, gamma, xp=np)
+            return newton_step_on_host(hessian, gradient, gamma)
         loss = turned(_loss(first))
         return corrected_step(
             part, hessian, gradient, gamma, loss, penalized, scale=total, bound=bound
@@ -115,7 +115,7 @@ def fit_binary(
             return bound_on_move
         return designs.total(_largest_move, mean, inverse, beta, step, merge=greatest)["moved"]
 
-    minimum = newton(
+    minimum = newton_on_host(
         objective,
         begin if span is None else np.linalg.lstsq(span, begin)[0],
         scale=total,
@@ -123,7 +123,6 @@ def fit_binary(
         direction=direction,
         movement=moved,
         foresee=True,
-        xp=np,
     )
     return minimum._replace(x=uncentered(turn @ minimum.x / unit, mean, np))
 

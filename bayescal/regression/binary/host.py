@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from bayescal._core.directions import newton_step
-from bayescal._core.optimize import Minimum, Quadratic, Status, newton
+from bayescal._core.directions import newton_step_on_host
+from bayescal._core.optimize import Minimum, Quadratic, Status, newton_on_host
 from bayescal._core.shapes import Float
 from bayescal.regression.binary.lasso import lasso_step_on_host
 from bayescal.regression.binary.objective import (
@@ -118,12 +118,13 @@ def fit_design(
         begin = np.linalg.lstsq(span, begin)[0]
         minimum = fit_design(free, reduced, np.ones(len(begin)), begin, None)
         return minimum._replace(x=span @ minimum.x)
-    columns, lasso = design.columns, bool(np.any(problem.l1))
-    strength = np.append(0.0, np.broadcast_to(problem.l1, len(unit) - 1)) / unit
+    columns, strength = design.columns, None
+    if np.count_nonzero(problem.l1):
+        strength = np.append(0.0, np.broadcast_to(problem.l1, len(unit) - 1)) / unit
 
     no_prior = problem.prior is None and problem.intercept_prior is None
-    all_free = problem.free is None or np.all(problem.free)
-    plain = no_prior and all_free and not lasso and not np.any(problem.l2)
+    all_free = problem.free is None or problem.free.all()
+    plain = no_prior and all_free and strength is None and not np.count_nonzero(problem.l2)
     losses: list[Quadratic[np.ndarray]] = []
 
     def penalized(
@@ -131,7 +132,7 @@ def fit_design(
     ) -> Quadratic[np.ndarray]:
         if plain:
             return loss
-        return add_penalties(problem, unit, strength if lasso else None, loss, beta, np)
+        return add_penalties(problem, unit, strength, loss, beta, np)
 
     def objective(beta: Float[np.ndarray, " parameters"]) -> Quadratic[np.ndarray]:
         losses.append(cross_entropy_on_host(design, beta))
@@ -150,7 +151,7 @@ def fit_design(
             else movement(beta @ columns, step @ columns, design.weights, np)
         )
 
-    scale = np.sum(design.weights)
+    scale = float(design.weights.sum())
     bound = 0.25 * np.einsum("ij,ij,j->i", columns, columns, design.weights)
 
     def direction(
@@ -159,18 +160,17 @@ def fit_design(
         beta: Float[np.ndarray, " parameters"],
     ) -> tuple[Float[np.ndarray, " parameters"], Float[np.ndarray, ""]]:
         if first_step is None or len(losses) > 1:
-            return newton_step(hessian, gradient, beta, xp=np)
+            return newton_step_on_host(hessian, gradient, beta)
         return first_step(hessian, gradient, beta, losses[0], penalized, scale=scale, bound=bound)
 
-    return newton(
+    return newton_on_host(
         objective,
         begin,
         scale=scale,
         bound=bound,
-        direction=lasso_step_on_host(strength) if lasso else direction,
+        direction=direction if strength is None else lasso_step_on_host(strength),
         movement=moved,
-        foresee=not lasso,
-        xp=np,
+        foresee=strength is None,
     )
 
 
@@ -192,7 +192,7 @@ def corrected_step(
     step where the part shows another curvature, for example because it lacks a few rows with other
     features.
     """
-    step, decrement = newton_step(hessian, gradient, at, xp=np)
+    step, decrement = newton_step_on_host(hessian, gradient, at)
     here = cross_entropy_on_host(part, at)
     if not abs(step @ (here.hessian - loss.hessian) @ step) < _UNLIKE * decrement:
         return step, decrement
@@ -205,7 +205,7 @@ def corrected_step(
         value = value + move @ (slope + turn / 2)
         return penalized(Quadratic(value, gradient + slope + turn, hessian + curvature), beta)
 
-    minimum = newton(evaluate, at, scale=scale, bound=bound, xp=np)
+    minimum = newton_on_host(evaluate, at, scale=scale, bound=bound)
     return at - minimum.x if minimum.status == Status.CONVERGED else step, decrement
 
 
@@ -224,8 +224,9 @@ def span_of(
 
 def is_settled(problem: Regression[np.ndarray], columns: int) -> bool:
     """Return whether penalties, priors or few columns make the solution unique."""
-    settled = np.any(problem.l1) or np.any(problem.l2) or problem.prior is not None
-    return bool(settled or problem.free is not None or columns < 3)
+    if columns < 3 or problem.free is not None or problem.prior is not None:
+        return True
+    return np.count_nonzero(problem.l1) + np.count_nonzero(problem.l2) > 0
 
 
 def span_of_gram(

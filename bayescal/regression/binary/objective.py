@@ -6,7 +6,6 @@ compiled: ``xp`` is one or the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import ModuleType
 from typing import Generic, NamedTuple, Protocol, TypeAlias, cast
 
@@ -21,8 +20,8 @@ from bayescal._core.shapes import Float, Shaped
 #: Size of features below which they count as zero.
 _TINY = 1e-150
 _BLOCK = 1 << 14
-#: Number of columns up to which products are computed pair by pair.
-_PAIRS = 8
+#: Number of columns up to which products of more than a few rows are computed pair by pair.
+_PAIRS, _FEW_ROWS = 8, 1 << 10
 #: Multiple of the relative rounding error within which values count as equal.
 NOISE = 8
 #: A sum, and its first two derivatives.
@@ -106,10 +105,10 @@ def _row_terms_on_host(
     weights: Float[np.ndarray, "*fits rows"],
 ) -> Terms[Float[np.ndarray, "*fits rows"]]:
     """Compute ``row_terms`` with few arrays, since more would not fit in the processor's cache."""
-    small = np.abs(line)
-    np.exp(np.negative(small, out=small), out=small)
+    small = np.copysign(line, -1.0)
+    np.exp(small, out=small)
     larger = 1 + small
-    np.divide(1, larger, out=larger)
+    np.reciprocal(larger, out=larger)
     loss = np.log1p(small)
     loss += np.maximum(line, 0)
     loss -= targets * line
@@ -159,25 +158,31 @@ def cross_entropy_on_host(
     design: BinaryDesign[np.ndarray], beta: Float[np.ndarray, " parameters"]
 ) -> Quadratic[np.ndarray]:
     """Compute :func:`cross_entropy` with NumPy, in blocks that fit in the processor's cache."""
-    p = len(beta)
-    value, gradient, hessian = 0.0, np.zeros(p), np.zeros((p, p))
-    for columns, (loss, residual, curvature) in _blocks(design, beta):
-        value += loss.sum()
-        gradient += columns @ residual
-        hessian += products(columns, curvature)
+    sums = [_block_sums(block, beta) for block in _blocks(design)]
+    return Quadratic(*map(sum, zip(*sums, strict=True))) if len(sums) > 1 else sums[0]
+
+
+def _block_sums(
+    design: BinaryDesign[np.ndarray], beta: Float[np.ndarray, " parameters"]
+) -> Quadratic[np.ndarray]:
+    columns, targets, weights = design
+    loss, residual, curvature = row_terms(beta @ columns, targets, weights, np)
     # Arithmetic of NumPy's scalars is faster than that of arrays without axes.
-    return Quadratic(cast("np.ndarray", value), gradient, hessian)
+    value = cast("np.ndarray", loss.sum())
+    return Quadratic(value, columns @ residual, products(columns, curvature))
 
 
 def products(
     columns: Float[np.ndarray, "parameters rows"], weights: Float[np.ndarray, " rows"]
 ) -> Float[np.ndarray, "parameters parameters"]:
     """Compute the weighted sums over rows of products of columns."""
-    p = len(columns)
+    p, n = columns.shape
+    if n <= _FEW_ROWS:
+        return (columns * weights) @ columns.T
     if p > _PAIRS:
         root = columns * np.sqrt(weights)
         return root @ root.T
-    # A matrix product with so few rows takes five times as long.
+    # Of many rows and few columns, a matrix product takes up to twice as long.
     sums = np.empty((p, p))
     for i in range(p):
         weighted = columns[i] * weights
@@ -191,19 +196,22 @@ def loss_and_gradient_on_host(
 ) -> tuple[float, Float[np.ndarray, " parameters"]]:
     """Compute the cross-entropy and its gradient, in blocks."""
     value, gradient = 0.0, np.zeros(len(beta))
-    for columns, (loss, residual, _) in _blocks(design, beta):
+    for columns, targets, weights in _blocks(design):
+        loss, residual, _ = row_terms(beta @ columns, targets, weights, np)
         value += loss.sum()
         gradient += columns @ residual
     return float(value), gradient
 
 
-def _blocks(
-    design: BinaryDesign[np.ndarray], beta: Float[np.ndarray, " parameters"]
-) -> Iterator[tuple[Float[np.ndarray, "parameters block"], Terms[Float[np.ndarray, " block"]]]]:
-    """Yield columns and :func:`row_terms` of blocks of rows."""
-    for part in slices(design.columns.shape[1], _BLOCK):
-        columns = design.columns[:, part]
-        yield columns, row_terms(beta @ columns, design.targets[part], design.weights[part], np)
+def _blocks(design: BinaryDesign[np.ndarray]) -> list[BinaryDesign[np.ndarray]]:
+    """Split the rows into blocks that fit in the processor's cache."""
+    n = design.columns.shape[1]
+    if n <= _BLOCK:
+        return [design]
+    return [
+        BinaryDesign(design.columns[:, part], design.targets[part], design.weights[part])
+        for part in slices(n, _BLOCK)
+    ]
 
 
 def penalty_terms(
@@ -310,9 +318,9 @@ def uncentered(
 
 def start(problem: Regression[ArrayT], xp: ModuleType = jnp) -> Float[ArrayT, " 1+features"]:
     """Return initial coefficients: no slope, and the intercept of the mean target."""
-    total = xp.sum(problem.weights)
+    total = problem.weights.sum()
     mean = problem.weights @ problem.targets / xp.where(total > 0, total, 1)
-    mean = xp.clip(mean, 1e-6, 1 - 1e-6)
+    mean = xp.minimum(xp.maximum(mean, 1e-6), 1 - 1e-6)
     log_odds = (xp.log(mean) - xp.log1p(-mean))[None]
     beta = xp.concatenate([log_odds, xp.zeros(problem.x.shape[1])])
     return beta if problem.free is None else beta * problem.free

@@ -15,7 +15,7 @@ import numpy as np
 from bayescal._core.arrays import Array
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.nuts import run_chains
-from bayescal._core.optimize import Minimum, Quadratic, newton
+from bayescal._core.optimize import Minimum, Quadratic, newton_on_host
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
 from bayescal._core.shapes import Float
@@ -89,13 +89,12 @@ def find_mode(
 
     columns, weights = target.design.columns, target.design.weights
     with np.errstate(all="ignore"):
-        minimum = newton(
+        minimum = newton_on_host(
             objective,
             np.asarray(target.prior.center, float),
             scale=np.sum(weights),
             bound=0.25 * np.einsum("ij,ij,j->i", columns, columns, weights),
             tolerance=1e-13,
-            xp=np,
         )
         return minimum, objective(minimum.x).hessian
 

@@ -11,7 +11,7 @@ from bayescal._core.arrays import XArray, namespace
 from bayescal._core.chunks import slices
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import find_root, unit_of
-from bayescal._core.optimize import Minimum, Quadratic, newton
+from bayescal._core.optimize import Minimum, Quadratic, newton_on_host
 from bayescal._core.precision import float64
 from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.multiclass.scale import ScaleLoss, fit_inverse
@@ -211,7 +211,7 @@ def _fit(
         return Quadratic(value, a.T @ point.gradient + v, a.T @ point.hessian @ a + eye)
 
     linear = expansion.hessian @ center - expansion.gradient
-    mode = newton(
+    mode = newton_on_host(
         lambda v: whiten(likelihood(a @ v), v),
         # Huge weights leave nothing of the unit matrix.
         np.linalg.lstsq(a.T @ expansion.hessian @ a + eye, a.T @ linear)[0],
@@ -219,7 +219,6 @@ def _fit(
         bound=1 + likelihood.weight * np.ptp(a, axis=0) ** 2 / 4,
         tolerance=_TOLERANCE,
         foresee=True,
-        xp=np,
     )
     at_mode = likelihood(a @ mode.x)
     return mode, whiten(at_mode, mode.x), at_mode

@@ -51,8 +51,8 @@ def two_class_probabilities(
 def sigmoid(log_odds: X) -> X:
     """Compute 1 / (1 + exp(-log_odds)) for arrays of any library, precisely at both ends."""
     if on_host(log_odds):
-        small = np.exp(-np.abs(log_odds))
-        return cast("X", np.where(log_odds >= 0, 1.0, small) / (1 + small))
+        # A second exponential is faster than a choice by the sign, which no processor foresees.
+        return cast("X", np.exp(np.minimum(log_odds, 0)) / (1 + np.exp(-np.abs(log_odds))))
     if torch := torch_of(log_odds):
         return torch.sigmoid(log_odds)
     xp = namespace(log_odds)
@@ -72,13 +72,10 @@ def clip(values: X, low: Operand, high: Operand) -> X:
 def sigmoids(log_odds: X) -> X:
     """Compute the probabilities (..., 2) of both classes; neither is one minus the other."""
     if on_host(log_odds):
-        small = np.exp(-np.abs(log_odds))
-        larger = 1 / (1 + small)
-        small *= larger
+        larger = 1 / (1 + np.exp(-np.abs(log_odds)))
         both = np.empty((*log_odds.shape, 2), larger.dtype)
-        positive = log_odds >= 0
-        both[..., 0] = np.where(positive, small, larger)
-        both[..., 1] = np.where(positive, larger, small)
+        np.multiply(np.exp(-np.maximum(log_odds, 0)), larger, out=both[..., 0])
+        np.multiply(np.exp(np.minimum(log_odds, 0)), larger, out=both[..., 1])
         return cast("X", both)
     return namespace(log_odds).stack([sigmoid(-log_odds), sigmoid(log_odds)], axis=-1)
 

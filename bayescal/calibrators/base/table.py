@@ -100,8 +100,7 @@ def look_up(table: State, z: XArray) -> XArray:
     # Not every library has asinh in double precision.
     z = clip(z, -far, far)
     size = abs(z)
-    t = xp.log(size + xp.sqrt(size * size + 1))
-    t = clip(xp.where(z < 0, -t, t), -end, end)
+    t = clip(xp.sign(z) * xp.log(size + xp.sqrt(size * size + 1)), -end, end)
     count = first.shape[0]
     # Without double precision JAX has only 32-bit integers; other libraries need 64 bits.
     index = xp.int32 if array_api_compat.is_jax_namespace(xp) else xp.int64

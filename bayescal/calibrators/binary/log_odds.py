@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bayescal._core.arrays import AnyArray, ArrayT, XArray, matmul, namespace
+from bayescal._core.arrays import AnyArray, ArrayT, XArray, matmul, namespace, on_host
+from bayescal._core.chunks import slices
 from bayescal._core.numerics import sigmoids
 from bayescal._core.optimize import Minimum
 from bayescal.calibrators.base.calibrator import State
@@ -29,6 +30,8 @@ from bayescal.regression.rows import binary_fit
 SLOPE_SCALE, INTERCEPT_SCALE = 2.5, 10.0
 #: Prior scale of the logarithm of a positive coefficient; most lie between 1/20 and 20.
 LOG_SCALE = 1.5
+#: Number of scores whose columns are computed at once.
+_SCORES_AT_ONCE = 1 << 14
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -202,11 +205,24 @@ def _make_design(
     make_columns: Callable[[AnyArray], AnyArray], first: int, rows: Rows
 ) -> BinaryDesign[Any]:
     """Compute the columns, the first of ones, and the targets of rows."""
-    design = make_columns(rows.scores)
+    design = _in_parts(make_columns, rows.scores)
     if not first:
         xp = namespace(design)
         design = xp.concat([xp.ones_like(design[:1, ...]), design])
     return BinaryDesign(design, rows.y.astype(float), rows.weights)
+
+
+def _in_parts(make_columns: Callable[[AnyArray], AnyArray], scores: AnyArray) -> AnyArray:
+    """Compute columns (p, m) of scores; NumPy's in parts that fit in the processor's cache."""
+    if not on_host(scores) or len(scores) <= _SCORES_AT_ONCE:
+        return make_columns(scores)
+    parts = slices(len(scores), _SCORES_AT_ONCE)
+    first = make_columns(scores[parts[0]])
+    columns = np.empty((len(first), len(scores)))
+    columns[:, parts[0]] = first
+    for part in parts[1:]:
+        columns[:, part] = make_columns(scores[part])
+    return columns
 
 
 class _Standardized:

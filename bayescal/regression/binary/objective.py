@@ -110,11 +110,15 @@ def _row_terms_on_host(
     larger = 1 + small
     np.reciprocal(larger, out=larger)
     loss = np.log1p(small)
-    loss += np.maximum(line, 0)
-    loss -= targets * line
+    part = np.maximum(line, 0)
+    loss += part
+    loss -= np.multiply(targets, line, out=part)
     loss *= weights
     small *= larger
-    residual = np.where(line >= 0, larger, small)
+    # A second exponential takes less time than a choice by the sign, which no processor foresees.
+    residual = np.minimum(line, 0, out=part)
+    np.exp(residual, out=residual)
+    residual *= larger
     residual -= targets
     residual *= weights
     larger *= small

@@ -120,6 +120,18 @@ def test_objective_is_scipys_constrained_optimum(name: str, kind: str, weighted:
         np.testing.assert_allclose(calibration.apply(state, z)[:, 1], expit(theta @ x), rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", MAPS)
+def test_objective_of_many_rows_is_scipys_optimum(name: str) -> None:
+    """Check rows whose columns are computed in parts."""
+    z, y, w = make_log_odds(40_000, slope=2.0)
+    state = MAPS[name]._fit(Rows(z, y, w), 0)
+    x = columns(name, z)
+    assert float(state["objective"]) * w.sum() == pytest.approx(
+        loss(state["theta"], x, y, w), rel=1e-12
+    )
+    assert float(state["objective"]) * w.sum() <= reference(name, x, y, w) * (1 + 1e-10)
+
+
 def test_some_of_these_data_meet_each_bound() -> None:
     """Check that the test above covers optima at each bound and inside."""
     result = set()

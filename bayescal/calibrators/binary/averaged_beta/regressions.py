@@ -154,11 +154,10 @@ def _fit_at(u: np.ndarray, points: Points, coarse: Points | None = None) -> Fitt
         features, total = whiten @ columns, float(rows.weights.sum())
         return _Problem(rows, total, offset, features, _pairs(features, total))
 
-    start = np.zeros((*whiten.shape[:2], *_AMPLITUDE.shape[1:]))
     if coarse is None:
-        minimum = _minimize(problem(points), start, _TOLERANCE)
+        minimum = _minimize(problem(points), _TOLERANCE)
     else:
-        rough = _minimize(problem(coarse), start, _COARSE_TOLERANCE)
+        rough = _minimize(problem(coarse), _COARSE_TOLERANCE)
         minimum = _polish(problem(points), rough)
     theta, value, hessian, decrement = minimum
     root = np.linalg.cholesky(hessian)
@@ -168,8 +167,20 @@ def _fit_at(u: np.ndarray, points: Points, coarse: Points | None = None) -> Fitt
     # Convert to coefficients of kernels at the inducing inputs.
     turn = np.swapaxes(whiten, -1, -2)[:, :, None]
     coef = (turn @ (_AMPLITUDE * theta)[..., None])[..., 0]
-    factor = turn @ (_AMPLITUDE[..., None] * np.swapaxes(np.linalg.inv(root), -1, -2))
+    factor = turn @ (_AMPLITUDE[..., None] * np.swapaxes(_inverse_of_triangles(root), -1, -2))
     return Fitted(basis, coef, factor, log_evidence, decrement)
+
+
+def _inverse_of_triangles(lower: np.ndarray) -> np.ndarray:
+    """Invert lower triangular matrices (..., p, p) by halves, in half of the time of NumPy."""
+    half = lower.shape[-1] // 2
+    if not half:
+        return 1 / lower
+    inverse = np.zeros(lower.shape)
+    first = inverse[..., :half, :half] = _inverse_of_triangles(lower[..., :half, :half])
+    second = inverse[..., half:, half:] = _inverse_of_triangles(lower[..., half:, half:])
+    inverse[..., half:, :half] = -(second @ lower[..., half:, :half] @ first)
+    return inverse
 
 
 def make_columns(
@@ -305,48 +316,67 @@ def _pairs(features: np.ndarray, total: float) -> np.ndarray:
     return pairs
 
 
-def _losses(problem: _Problem, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Compute penalized losses (s, 2, 10), their gradients, and the curvature of each row."""
+def _losses(
+    problem: _Problem, theta: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Compute penalized losses (s, 2, 10), their gradients, and the curvature of each row.
+
+    Without ``theta`` all coefficients are zero, so that the regressions of a scale have one line:
+    the losses and curvatures then have axes of length one.
+    """
     points, features = problem.points, problem.features
-    line = (_AMPLITUDE * theta) @ features + problem.offset[:, None, None]
-    small = np.exp(-abs(line))
-    rest = 1 / (1 + small)
+    line = problem.offset[:, None, None]
+    if theta is not None:
+        line = (_AMPLITUDE * theta) @ features + line
+    small = np.copysign(line, -1.0)
+    np.exp(small, out=small)
+    rest = 1 + small
+    np.reciprocal(rest, out=rest)
     # log(1 + exp(line)) = max(line, 0) - log(rest).
-    value = (np.maximum(line, 0) - np.log(rest)) @ points.weights - line @ points.positives
-    value += (_PRECISION * theta**2).sum(axis=-1) / 2
-    residual = np.where(line >= 0, rest, small * rest) * points.weights - points.positives
-    gradient = _AMPLITUDE * (residual @ np.swapaxes(features, -1, -2)) + _PRECISION * theta
-    return value, gradient, small * rest * rest * points.weights
+    terms = np.maximum(line, 0)
+    terms -= np.log(rest)
+    value = terms @ points.weights - line @ points.positives
+    small *= rest
+    residual = np.where(line >= 0, rest, small)
+    residual *= points.weights
+    residual -= points.positives
+    gradient = _AMPLITUDE * (residual @ np.swapaxes(features, -1, -2))
+    if theta is not None:
+        value += (_PRECISION * theta**2).sum(axis=-1) / 2
+        gradient += _PRECISION * theta
+    small *= rest
+    small *= points.weights
+    return value, gradient, small
 
 
 def _hessian(problem: _Problem, curvature: np.ndarray) -> np.ndarray:
     """Compute the Hessians (s, 2, 10, 17, 17)."""
     pairs = problem.pairs
-    sums = (curvature.astype(pairs.dtype) @ np.swapaxes(pairs, -1, -2)).astype(float)
-    sums *= _PAIRED_AMPLITUDE
+    # In this order the product takes two thirds of the time.
+    sums = pairs @ np.swapaxes(curvature.astype(pairs.dtype), -1, -2)
+    sums = np.swapaxes(sums, -1, -2) * _PAIRED_AMPLITUDE
     # A ridge keeps the matrix positive definite in spite of rounding errors of large entries.
     largest = sums[..., _DIAGONAL].max(axis=-1, keepdims=True)
     sums[..., _DIAGONAL] += _PRECISION + 4 * np.finfo(float).eps * largest
     return sums.take(_PAIR, axis=-1)
 
 
-def _minimize(problem: _Problem, theta: np.ndarray, tolerance: float) -> _Minimum:
-    """Minimize all regressions together by Newton's method.
+def _minimize(problem: _Problem, tolerance: float, theta: np.ndarray | None = None) -> _Minimum:
+    """Minimize all regressions together by Newton's method, from ``theta`` or zeros.
 
     Steps that do not lower a loss are halved.
     """
 
-    def evaluate(
-        theta: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def evaluate(theta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         value, gradient, curvature = _losses(problem, theta)
-        hessian = _hessian(problem, curvature)
-        step = -np.linalg.solve(hessian, gradient[..., None])[..., 0]
-        return value, hessian, step, (gradient * step).sum(axis=-1)
+        return value, gradient, _hessian(problem, curvature)
 
-    value, hessian, step, slope = evaluate(theta)
-    size, decrement = np.ones(theta.shape[:-1]), np.inf
+    value, gradient, hessian = evaluate(theta)
+    theta = np.zeros(gradient.shape) if theta is None else theta
+    size, decrement = np.ones(gradient.shape[:-1]), np.inf
     for _ in range(_MAX_STEPS):
+        step = -np.linalg.solve(hessian, gradient[..., None])[..., 0]
+        slope = (gradient * step).sum(axis=-1)
         trial = theta + size[..., None] * step
         new = evaluate(trial)
         slack = 8 * np.finfo(float).eps * (abs(value) + problem.total)
@@ -356,13 +386,13 @@ def _minimize(problem: _Problem, theta: np.ndarray, tolerance: float) -> _Minimu
         lower |= -slope <= tolerance * scale
         decrement = float(np.where(lower, -slope / scale, np.inf).max())
         if lower.all():
-            theta, (value, hessian, step, slope) = trial, new
+            theta, (value, gradient, hessian) = trial, new
             size[:] = 1
         else:
             theta = np.where(lower[..., None], trial, theta)
-            value, slope = np.where(lower, new[0], value), np.where(lower, new[3], slope)
-            hessian = np.where(lower[..., None, None], new[1], hessian)
-            step = np.where(lower[..., None], new[2], step)
+            value = np.where(lower, new[0], value)
+            gradient = np.where(lower[..., None], new[1], gradient)
+            hessian = np.where(lower[..., None, None], new[2], hessian)
             size = np.where(lower, 1.0, size / 2)
         if not decrement > tolerance:
             break
@@ -382,4 +412,4 @@ def _polish(problem: _Problem, rough: _Minimum) -> _Minimum:
         theta, before = theta + step, decrement
         if decrement <= _TOLERANCE:
             return theta, value, _hessian(problem, curvature), decrement
-    return _minimize(problem, theta, _TOLERANCE)
+    return _minimize(problem, _TOLERANCE, theta)

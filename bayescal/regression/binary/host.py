@@ -73,13 +73,12 @@ def design_of(
     columns = np.empty((1 + x.shape[1], len(x)))
     columns[0] = 1
     features, mean = columns[1:], np.zeros(x.shape[1])
-    features[:] = x.T
     free = problem.free is None or problem.free[0] > 0
     center = center and free and problem.intercept_prior is None
+    # Measure from one row, so that differences of equal rows are exactly zero.
+    first = x[np.argmax(weights)] if center else mean
+    np.subtract(x.T, first[:, None], out=features)
     if center:
-        # Measure from one row, so that differences of equal rows are exactly zero.
-        first = x[np.argmax(weights)]
-        features -= first[:, None]
         shift = features @ weights / weights.sum()
         features -= shift[:, None]
         mean = first + shift

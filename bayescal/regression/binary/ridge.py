@@ -39,13 +39,16 @@ def ridge_path(
     folds, candidates, p = len(weights), len(penalties), len(columns)
     total = weights.sum(axis=0)[None].repeat(candidates, axis=0)
     wanted = (positives.sum(axis=0) @ columns.T)[None].repeat(candidates, axis=0)
-    complete = _solve(columns, total, wanted, penalties, np.zeros((candidates, p)))
+    first, second = np.triu_indices(p)
+    pairs = columns[first] * columns[second]
+    complete = _solve(columns, pairs, total, wanted, penalties, np.zeros((candidates, p)))
     # The optimum without a fold is two or three steps from here.
     keep = 1 - np.eye(folds)
     train = np.tile(keep @ weights, (candidates, 1))
     wanted = np.tile(keep @ positives @ columns.T, (candidates, 1))
     strengths = np.repeat(penalties, folds, axis=0)
-    theta = _solve(columns, train, wanted, strengths, np.repeat(complete, folds, axis=0))
+    begin = np.repeat(complete, folds, axis=0)
+    theta = _solve(columns, pairs, train, wanted, strengths, begin)
     lines = theta.reshape(candidates, folds, p) @ columns
     loss = np.logaddexp(0, lines) * weights - lines * positives
     held = weights.sum(axis=1)
@@ -54,6 +57,7 @@ def ridge_path(
 
 def _solve(
     columns: Float[np.ndarray, "parameters rows"],
+    pairs: Float[np.ndarray, "pairs rows"],
     train: Float[np.ndarray, "fits rows"],
     wanted: Float[np.ndarray, "fits parameters"],
     strengths: Float[np.ndarray, "fits parameters"],
@@ -61,22 +65,21 @@ def _solve(
 ) -> Float[np.ndarray, "fits parameters"]:
     """Minimize sum(train * softplus(line)) - wanted . theta + penalty for each fit.
 
+    ``pairs`` are the products of all pairs of columns, from the upper triangle of the Hessian.
     A separate iteration for many fits at once: 220 fits of 2,000 rows and 8 columns take 78 ms,
     and 162 ms by ``newton`` one after the other.
     """
     fits, p = wanted.shape
-    upper = np.triu_indices(p)
-    products = (columns[upper[0]] * columns[upper[1]]).T
-    diagonal = np.arange(p)
+    upper, diagonal = np.triu_indices(p), np.arange(p)
+    entry = np.empty((p, p), int)
+    entry[upper] = entry.T[upper] = np.arange(len(pairs))
     total = train.sum(axis=1)
     theta = theta.copy()
     damping = np.zeros(fits)
 
     def once(state: tuple[np.ndarray, int]) -> tuple[np.ndarray, int]:
         active, _ = state
-        hessian = np.empty((len(active), p, p))
-        entries = curvature[active] @ products
-        hessian[:, upper[0], upper[1]] = hessian[:, upper[1], upper[0]] = entries
+        hessian = (curvature[active] @ pairs.T).take(entry, axis=1)
         ridge = strengths[active] + (damping[active] * total[active])[:, None]
         # Folds may contain no data, and penalties may be zero: keep the Hessian regular.
         hessian[:, diagonal, diagonal] += ridge + 1e-12 * (1 + total[active, None])

@@ -97,13 +97,16 @@ def _divide(
     first = np.concatenate([[True], (np.diff(x) > 0) | (np.diff(y) != 0)])
     rows = np.flatnonzero(first)
     weight = np.add.reduceat(weights, rows)
-    # If a score has both labels, no fold may contain all rows of one label.
-    same = np.diff(x[rows]) == 0
-    both = np.append(False, same) | np.append(same, False)
-    most = np.maximum(1.0, np.where(both, _MAX_PROPORTIONS[1], _MAX_PROPORTIONS[0]) * weight.sum())
-    # Sums of weights carry rounding errors.
-    pieces = np.maximum(np.ceil(weight / most - 1e-9), 1).astype(int)
-    cell = np.repeat(rows, pieces)
+    cell, parts, total = rows, weight, weight.sum()
+    # Most scores are too light to be split, which is quickly seen.
+    if weight.max() > max(1.0, _MAX_PROPORTIONS[1] * total):
+        # If a score has both labels, no fold may contain all rows of one label.
+        same = np.diff(x[rows]) == 0
+        both = np.append(False, same) | np.append(same, False)
+        most = np.maximum(1.0, np.where(both, _MAX_PROPORTIONS[1], _MAX_PROPORTIONS[0]) * total)
+        # Sums of weights carry rounding errors.
+        pieces = np.maximum(np.ceil(weight / most - 1e-9), 1).astype(int)
+        cell, parts = np.repeat(rows, pieces), np.repeat(weight / pieces, pieces)
     fold = np.empty(len(cell), int)
     # Folds are drawn, not assigned in turn: folds that agree in every region would not penalize
     # noise. One class is numbered from below and the other from above, so that exchanging the
@@ -111,7 +114,7 @@ def _divide(
     for label, step in ((0, -1), (1, 1)):
         rows_of_label = np.flatnonzero(y[cell] == label)[::step]
         fold[rows_of_label] = np.random.default_rng(0).permutation(len(rows_of_label)) % folds
-    return cell, np.repeat(weight / pieces, pieces), fold
+    return cell, parts, fold
 
 
 def choose_strength(

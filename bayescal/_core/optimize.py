@@ -222,7 +222,7 @@ def newton_on_host(
     x, here, iterations, damping = start, evaluate(start), 1, 0.0
     lower, status = True, None
     if not math.isfinite(here.value + here.gradient.sum()):
-        return Minimum(x, np.inf, 0.0, iterations, Status.INVALID)
+        return Minimum(x, np.asarray(np.inf), 0.0, iterations, Status.INVALID)
     while True:
         diagonal = abs(here.hessian.diagonal())
         ridge = damping * (bound + diagonal) + _RIDGE * eps * diagonal + tiny

@@ -225,7 +225,7 @@ def is_settled(problem: Regression[np.ndarray], columns: int) -> bool:
     """Return whether penalties, priors or few columns make the solution unique."""
     if columns < 3 or problem.free is not None or problem.prior is not None:
         return True
-    return np.count_nonzero(problem.l1) + np.count_nonzero(problem.l2) > 0
+    return bool(np.count_nonzero(problem.l1) + np.count_nonzero(problem.l2))
 
 
 def span_of_gram(

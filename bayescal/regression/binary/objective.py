@@ -6,6 +6,7 @@ compiled: ``xp`` is one or the other.
 
 from __future__ import annotations
 
+from functools import reduce
 from types import ModuleType
 from typing import Generic, NamedTuple, Protocol, TypeAlias, cast
 
@@ -162,8 +163,8 @@ def cross_entropy_on_host(
     design: BinaryDesign[np.ndarray], beta: Float[np.ndarray, " parameters"]
 ) -> Quadratic[np.ndarray]:
     """Compute :func:`cross_entropy` with NumPy, in blocks that fit in the processor's cache."""
-    sums = [_block_sums(block, beta) for block in _blocks(design)]
-    return Quadratic(*map(sum, zip(*sums, strict=True))) if len(sums) > 1 else sums[0]
+    sums = (_block_sums(block, beta) for block in _blocks(design))
+    return reduce(lambda first, second: Quadratic(*map(np.add, first, second)), sums)
 
 
 def _block_sums(

@@ -18,12 +18,13 @@ from bayescal._core.numerics import sigmoid
 from bayescal._core.optimize import Status
 from bayescal.calibrators import Beta, Logistic, Quadratic, Temperature
 from bayescal.calibrators.base.table import look_up, tabulate
+from bayescal.calibrators.binary import log_odds
 from bayescal.calibrators.binary.log_odds import LogOddsCalibrator
 from bayescal.data.rows import Rows
 from bayescal.inference.parameters import ParameterPosterior
 from bayescal.regression import draws as tempered
 from bayescal.regression.binary.posterior import Draws
-from bayescal.smoothing import instance_targets
+from bayescal.smoothing import instance_targets, platt_targets
 from tests.calibrators.brute import mean_and_ends
 from tests.differences import curvature
 
@@ -39,13 +40,13 @@ def make_log_odds(n: int, seed: int = 0, slope: float = 0.7) -> tuple[Array, Arr
 
 def columns(name: str, z: Array) -> Array:
     """Return the columns of each map according to its formula."""
-    one, p = np.ones_like(z), expit(z)
+    one, log_p, log_rest = np.ones_like(z), -np.logaddexp(0, -z), -np.logaddexp(0, z)
     return np.stack(
         {
             "logistic": [one, z],
             "quadratic": [one, z, z**2],
-            "beta 3": [one, np.log(p), -np.log1p(-p)],
-            "beta 2": [np.log(2 * p), -np.log(2) - np.log1p(-p)],
+            "beta 3": [one, log_p, -log_rest],
+            "beta 2": [np.log(2) + log_p, -np.log(2) - log_rest],
             "beta 1": [z],
         }[name]
     )
@@ -130,6 +131,42 @@ def test_objective_of_many_rows_is_scipys_optimum(name: str) -> None:
         loss(state["theta"], x, y, w), rel=1e-12
     )
     assert float(state["objective"]) * w.sum() <= reference(name, x, y, w) * (1 + 1e-10)
+
+
+@pytest.mark.parametrize("name", ["logistic", "platt", "beta 3", "beta 2", "beta 1"])
+def test_very_many_rows_in_bins_have_scipys_optimum(name: str) -> None:
+    """Check wide bins and steep maps, in which the rows of a bin differ most."""
+    rng = np.random.default_rng(0)
+    z, w = rng.normal(0, 2, 300_000), rng.uniform(0.2, 3, 300_000)
+    z[:100] = np.linspace(-300, 300, 100)
+    y = (rng.random(len(z)) < expit(3.8 * z - 0.1)).astype(int)
+    platt = name == "platt"
+    calibration = Logistic(smoothing="platt") if platt else MAPS[name]
+    name, targets = ("logistic", platt_targets(y, w)) if platt else (name, y)
+    rows = Rows(z, y, w)
+    assert calibration._in_narrow_bins(rows) is not None
+    state, exact, new = calibration._fit(rows, 0), calibration._fit_rows(rows), np.linspace(-5, 5)
+    assert 3 < np.abs(state["theta"][-1]) < 4
+    probs = (calibration.apply(part, new)[:, 1] for part in (state, exact))
+    assert np.abs(np.subtract(*probs)).max() < 1e-8
+    x = columns(name, z)
+    assert loss(state["theta"], x, targets, w) <= reference(name, x, targets, w) * (1 + 1e-8)
+    assert state["objective"] == pytest.approx(float(exact["objective"]), rel=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["steep", "separated", "far", "scores", "few"])
+def test_other_rows_are_not_counted_in_bins(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that a fit is exactly that of all rows if bins would be too wide, or need not be."""
+    monkeypatch.setattr(log_odds, "_MAX_DIRECT_ROWS", 5_000 if kind == "few" else 1_000)
+    z, y, w = make_log_odds(4_000, slope=15.0 if kind == "steep" else 0.7)
+    y = (z > 0.3).astype(int) if kind == "separated" else y
+    z = np.append(z[:-1], 1e9) if kind == "far" else z
+    calibration = Logistic(inputs="scores" if kind == "scores" else "logits")
+    rows = Rows(z, y, w)
+    state, exact = calibration._fit(rows, 0), calibration._fit_rows(rows)
+    assert int(state["status"]) == (Status.UNBOUNDED if kind == "separated" else Status.CONVERGED)
+    np.testing.assert_array_equal(state["theta"], exact["theta"])
+    assert state["objective"] == exact["objective"]
 
 
 def test_some_of_these_data_meet_each_bound() -> None:

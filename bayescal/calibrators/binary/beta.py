@@ -27,7 +27,9 @@ class Beta(OnlineCalibrator, LogOddsCalibrator):
     With two parameters, c = (a - b) ln 2, so that a probability of one half is preserved. With one
     parameter, also a = b, which is temperature scaling with T = 1 / a. (The two parameters a = b
     and c are :class:`Logistic` on log odds.) If the likelihood is maximal at a negative a or b,
-    that coefficient is set to zero and the others are optimized. Fitting takes O(n).
+    that coefficient is set to zero and the others are optimized. Fitting takes O(n). More than
+    262,144 rows in memory are counted in 65,536 bins of each class, unless they are far apart or a
+    coefficient is above 4; this changes probabilities by less than 1e-8.
 
     Parameters
     ----------
@@ -73,6 +75,7 @@ class Beta(OnlineCalibrator, LogOddsCalibrator):
     c_: float = field(init=False)
 
     monotone: ClassVar[bool] = True
+    _steep_by_coefficients: ClassVar[bool] = True
     _domain = "log_odds"
 
     def _check_options(self) -> None:

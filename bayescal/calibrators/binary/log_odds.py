@@ -14,13 +14,14 @@ import numpy as np
 from bayescal._core.arrays import AnyArray, ArrayT, XArray, matmul, namespace, on_host
 from bayescal._core.chunks import slices
 from bayescal._core.numerics import sigmoids
-from bayescal._core.optimize import Minimum
+from bayescal._core.optimize import Minimum, Status
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.base.draws import ends_of_log_odds, over_draws
 from bayescal.calibrators.base.parametric import ParametricCalibrator
 from bayescal.data.given import EVERYWHERE
 from bayescal.data.rows import Rows, Source
 from bayescal.data.scores import FAR, bounded
+from bayescal.regression.binary.compress import count_in_bins
 from bayescal.regression.binary.objective import BinaryDesign, Prior
 from bayescal.regression.binary.posterior import Draws, ScoreColumns, Target, sample
 from bayescal.regression.numpyro_models import Model, log_odds_model
@@ -32,6 +33,9 @@ SLOPE_SCALE, INTERCEPT_SCALE = 2.5, 10.0
 LOG_SCALE = 1.5
 #: Number of scores whose columns are computed at once.
 _SCORES_AT_ONCE = 1 << 14
+#: More rows in memory than this are counted in bins of each class, if these have at most this width
+#: in asinh of the log odds, and if coefficients have at most this size.
+_MAX_DIRECT_ROWS, _BINS, _MAX_WIDTH, _MAX_SLOPE = 1 << 18, 1 << 16, 2e-4, 4.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -49,6 +53,9 @@ class LogOddsCalibrator(ParametricCalibrator):
     _sources: ClassVar[frozenset[str]] = EVERYWHERE
     #: Whether the columns are smooth functions of the score.
     _smooth: ClassVar[bool] = True
+    #: Whether log odds are nowhere steeper than the largest coefficient, the intercept apart. Very
+    #: many rows are then counted in bins, which are narrow enough for moderate coefficients.
+    _steep_by_coefficients: ClassVar[bool] = False
 
     @property
     def _has_intercept(self) -> bool:
@@ -103,8 +110,26 @@ class LogOddsCalibrator(ParametricCalibrator):
         """Replace very many rows by fewer points with equal sums."""
         return rows
 
+    def _in_narrow_bins(self, rows: Source) -> Rows | None:
+        """Count very many log odds in narrow bins; None if they are few, or the bins are wide."""
+        if self.inputs == "scores" or not self._steep_by_coefficients:
+            return None
+        if not isinstance(rows, Rows) or rows.n <= _MAX_DIRECT_ROWS or not on_host(rows.scores):
+            return None
+        low, high = np.arcsinh(rows.ends)
+        return count_in_bins(rows, _BINS, FAR) if high - low <= _MAX_WIDTH * _BINS else None
+
     def _fit(self, rows: Source, seed: int) -> State:
         rows = self._rows_to_fit(rows)
+        bins = self._in_narrow_bins(rows)
+        if bins is not None:
+            state = self._fit_rows(bins)
+            slopes = state["theta"][self._first :]
+            if state["status"] == Status.CONVERGED and abs(slopes).max() <= _MAX_SLOPE:
+                return state
+        return self._fit_rows(rows)
+
+    def _fit_rows(self, rows: Source) -> State:
         state = {**self._center_and_scale(rows.sample), **self._prepare(rows.sample)}
         rows = self._condensed(state, self._with_targets(rows))
         make = partial(_make_design, partial(self._columns, state), self._first)

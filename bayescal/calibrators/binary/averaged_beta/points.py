@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
-
 import numpy as np
 
-from bayescal._core.arrays import XArray, namespace, on_host
-from bayescal._core.lazy import jnp
+from bayescal._core.arrays import namespace
 from bayescal._core.shapes import Float
 from bayescal.calibrators.binary.averaged_beta.regressions import FAR, TAILS, Points
 from bayescal.data.order.equal_rows import is_first
-from bayescal.data.rows import Rows, Source, Sums
-from bayescal.regression.binary.compress import gauss_points
+from bayescal.data.rows import Rows, Source
+from bayescal.regression.binary.compress import count_in_bins, gauss_points
 
 #: More distinct scores than this are summarized by cells, which hold at most this proportion of a
 #: class and have this width in asinh of the log odds.
@@ -21,8 +17,6 @@ _MAX_POINTS, _CELL = 256, (1 / 192, 0.04)
 #: More rows than this are counted in bins, evenly spaced in asinh of the log odds.
 MAX_SORTED_ROWS, _BINS = 1 << 15, 1 << 17
 _DIGITS = 10
-#: Rows that are counted at once.
-_ROWS_AT_ONCE = 1 << 17
 
 
 def summarize(rows: Source) -> Points:
@@ -40,35 +34,17 @@ def summarize(rows: Source) -> Points:
 
 
 def _summarize_bins(rows: Source) -> Points:
-    """Count rows in bins, and summarize these by a limited number of points.
-
-    Rows of a class in a bin, which is about 1e-4 wide, are replaced by their mean. O(n) time, and
-    memory for the bins only.
-    """
-    low, high = np.arcsinh(np.clip(rows.ends, -FAR, FAR))
-    step = partial(_bin_sums, low, (_BINS - 1) / (high - low) if high > low else 0.0)
-    sums = rows.total(step, numbers=_ROWS_AT_ONCE)
-    used = np.flatnonzero(sums["weight"])
-    weight = sums["weight"][used]
+    """Count rows in bins about 1e-4 wide, and summarize these by a limited number of points."""
+    means, y, weight = count_in_bins(rows, _BINS, FAR)
     # Sums in different orders differ in their last digits, which must not separate equal means.
-    z = np.round(sums["moment"][used] / weight, _DIGITS)
+    z = np.round(means, _DIGITS)
     order = np.argsort(z, kind="stable")
-    return _limit_points(z[order], weight[order], np.where(used < _BINS, 0.0, weight)[order])
+    return _limit_points(z[order], weight[order], (weight * y)[order])
 
 
 def clip(rows: Rows) -> Rows:
     """Clip log odds of any library to the range of probabilities."""
     return rows._replace(scores=namespace(rows.scores).clip(rows.scores, -FAR, FAR))
-
-
-def _bin_sums(low: float, unit: float, z: XArray, y: np.ndarray, weights: np.ndarray) -> Sums:
-    """Sum the weights and the weighted log odds in the bins of both classes."""
-    z = namespace(z).clip(z, -FAR, FAR)
-    xp: Any = np if on_host(z) else jnp
-    index = ((xp.arcsinh(z) - low) * unit).astype(np.int32) + _BINS * (y > 0)
-    mass = xp.asarray(weights)
-    terms = {"weight": mass, "moment": mass * z}
-    return {key: np.asarray(xp.bincount(index, term, 2 * _BINS)) for key, term in terms.items()}
 
 
 def _limit_points(

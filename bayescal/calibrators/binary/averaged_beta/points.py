@@ -65,7 +65,8 @@ def condense(points: Points, proportion: float, width: float) -> Points:
     """
     parts = []
     for class_weights in (points.weights - points.positives, points.positives):
-        used = class_weights > 0
+        # Positions are several times faster than a mask, which no processor foresees.
+        used = np.flatnonzero(class_weights > 0)
         parts.append(
             _rule(points.z[used], class_weights[used], points.tails[:, 1], proportion, width)
         )
@@ -89,7 +90,7 @@ def _rule(
     within = np.floor((mass - weight / 2) / mass[-1] / proportion)
     position = np.floor(np.arcsinh(z) / width)
     side = np.searchsorted(borders, z, side="right")
-    starts = np.concatenate([[True], (np.diff([within, position, side]) > 0).any(axis=0)])
+    starts = is_first(within) | is_first(position) | is_first(side)
     return gauss_points(z, weight, starts)
 
 

@@ -223,7 +223,8 @@ class Spline(LogOddsCalibrator):
         borders = np.append(knots[:-1, None] + np.diff(knots)[:, None] * parts, knots[-1])
         points = []
         for label in (0, 1):
-            used = (y == label) & (weights > 0)
+            # Positions are several times faster than a mask, which no processor foresees.
+            used = np.flatnonzero((y == label) & (weights > 0))
             of_label = scores[used]
             starts = np.zeros(len(of_label) + 1, bool)
             starts[np.searchsorted(of_label, borders)] = starts[:1] = True

@@ -62,7 +62,7 @@ def _sorted(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Rows:
         order = np.lexsort((weights, y, x))
         return Rows(x[order], y[order], weights[order])
     # Sort each class, which is fast, and merge: a stable sort keeps the classes in order.
-    zeros, ones = (np.sort(x[y == label]) for label in (0, 1))
+    zeros, ones = (np.sort(x[np.flatnonzero(y == label)]) for label in (0, 1))
     both = np.concatenate([zeros, ones])
     order = np.argsort(both, kind="stable")
     return Rows(both[order], (order >= len(zeros)).astype(y.dtype), weights)

@@ -20,6 +20,7 @@ from bayescal.calibrators import AveragedBeta
 from bayescal.calibrators.base.table import tabulate
 from bayescal.calibrators.binary.averaged_beta import calibrator as calibrator_module
 from bayescal.calibrators.binary.averaged_beta import regressions as _averaging
+from bayescal.calibrators.binary.averaged_beta.calibrator import unchanged_weight
 from bayescal.calibrators.binary.averaged_beta.points import summarize
 from bayescal.data.rows import Rows
 
@@ -88,7 +89,7 @@ def by_definition(z: Array, y: Array, at: Array) -> Array:
     """Predict at new log odds with regressions fitted by SciPy and evidence from slogdet."""
     e, (center, spread) = 1 / (len(z) + 1), find_scale(z, y)
     processes = [(0.0, 1.0), *product((0.3, 1.0), (0.5, 1.5))]
-    logs, result = [], []
+    logs, result, fitted = [], [], []
     for u in center + spread * np.arange(-3, 4):
         offset = np.subtract(*shapes(z, u, e))
         inducing = np.linspace(*np.quantile(offset, [0.005, 0.995]), 14)
@@ -111,14 +112,20 @@ def by_definition(z: Array, y: Array, at: Array) -> Array:
             precision[:3] = 1 / v, 1 / v, 1 / c
             theta, evidence = fit_one(offset, design, y, precision)
             logs.append(evidence + log_prior(u) + np.log(0.25 if amplitude else 3.0))
+            fitted.append(expit(offset + design @ theta))
             new_offset, design = columns(at)
             result.append(expit(new_offset + design @ theta))
     assert len(logs) == 140
-    average = np.exp(np.array(logs) - logsumexp(logs)) @ np.array(result)
+    shares = np.exp(np.array(logs) - logsumexp(logs))
+    average = shares @ np.array(result)
     # The prior weights of the regressions sum to 16; their evidence is a sum over scales.
     evidence = logsumexp(logs) - np.log(16) + np.log(spread)
     unchanged = np.log(np.where(y == 1, expit(z), expit(-z))).sum()
     weight = expit(np.log(5 / (len(z) + 20)) + unchanged - evidence)
+    p = weight * expit(z) + (1 - weight) * (shares @ np.array(fitted))
+    gain = (p * np.log(p / expit(z)) + (1 - p) * np.log((1 - p) / expit(-z))).sum()
+    if unchanged - evidence > 1 and gain < 1:
+        return expit(at)
     return weight * expit(at) + (1 - weight) * average
 
 
@@ -134,11 +141,17 @@ def test_moments_of_the_scale_are_those_of_quadrature(n: int, slope: float) -> N
         assert spread == pytest.approx(deviation, rel=1e-6)
 
 
-@pytest.mark.parametrize(("n", "bend"), [(25, 0.0), (150, 2.0)])
-def test_average_is_the_definition(n: int, bend: float) -> None:
-    z, y = data_set(n, bend=bend)
+@pytest.mark.parametrize(
+    ("n", "seed", "slope", "bend", "unchanged"),
+    [(25, 0, 0.5, 0.0, 0), (150, 0, 0.5, 2.0, 0), (40, 2, 0.5, 0.0, 1), (30, 1, 3.0, 0.0, 0)],
+)
+def test_average_is_the_definition(
+    n: int, seed: int, slope: float, bend: float, unchanged: int
+) -> None:
+    z, y = data_set(n, seed, slope, bend)
     at = np.linspace(-9, 9, 31)
     state = AveragedBeta(1.0)._fit(Rows(z, y, np.ones(n)), 0)
+    assert state["unchanged"] == unchanged
     np.testing.assert_allclose(
         AveragedBeta(1.0).apply(state, at)[:, 1], by_definition(z, y, at), atol=1e-6
     )
@@ -153,8 +166,41 @@ def test_unchanged_scores_have_weight_where_they_are_calibrated(n: int, least: f
         fits = [AveragedBeta(inputs="logits", classes=[0, 1]).fit(z, y) for z, y in data]
         weights = [fitted._member_weights() for fitted in fits]
         assert all(sum(by_model.values()) == pytest.approx(1) for by_model in weights)
-        means.append(np.mean([by_model["unchanged"] for by_model in weights]))
+        states = ({**fitted.state_, "unchanged": np.zeros(())} for fitted in fits)
+        means.append(np.mean([unchanged_weight(state, 0.5) for state in states]))
     assert means[0] > least > 2 * means[1]
+
+
+def test_scores_that_the_evidence_favors_are_unchanged() -> None:
+    unchanged = 0
+    for seed in range(20):
+        z, y = data_set(40, seed, slope=1.0)
+        model = AveragedBeta(inputs="logits").fit(z, y)
+        if not model.unchanged_:
+            continue
+        unchanged += 1
+        at = np.linspace(-30, 30, 61)
+        np.testing.assert_allclose(model.predict_proba(at)[:, 1], expit(at), rtol=1e-9)
+        report = model.report_
+        assert (report.gain, report.helps, report.hurts) == (0, False, False)
+        assert report.log_loss == report.uncalibrated
+        assert report.members == {"unchanged": 1, "linear": 0, "curved": 0}
+    assert unchanged >= 8
+
+
+def test_certain_scores_are_not_unchanged() -> None:
+    """The average expects to gain much if scores are far out, and zeros are replaced."""
+    y = np.tile([0, 1], 20)
+    far = AveragedBeta(inputs="logits").fit(np.where(y == 1, 12.0, -12.0), y)
+    assert far.log_bayes_factor_ > 1 and not far.unchanged_
+    p, y = np.append(np.repeat([0.2, 0.8], 20), [0.01, 0.99]), np.tile([0, 1, 0, 0, 0], 9)[:42]
+    y[20:] = 1 - y[20:]
+    y[-2:] = 0, 1
+    model = AveragedBeta().fit(p, y)
+    assert model.log_bayes_factor_ > 1 and model.unchanged_
+    p[-2:] = 0, 1
+    model = AveragedBeta().fit(p, y)
+    assert model.log_bayes_factor_ > 1 and not model.unchanged_
 
 
 def test_curves_are_followed_where_rows_are_many() -> None:

@@ -17,9 +17,9 @@ MAX_TEMPERED = 30
 _PILOT, _NORMAL = 64, 0.05
 #: Total weight above which log densities, whose error is 1e-7 per row, are too inaccurate.
 _MAX_WEIGHT = 1e5
-#: Student's t from which particles start: smallest and largest scale, the deviation from normality
-#: that requires the largest scale, and the degrees of freedom.
-_WIDTHS, _FAR, _FREEDOM = (1.1, 5.0), 0.3, 5
+#: Cauchy distribution from which particles start: smallest and largest scale, and the deviation
+#: from normality that requires the largest scale.
+_WIDTHS, _FAR = (1.1, 5.0), 0.3
 _PARTICLES, _MOVES, _STAGES, _ENOUGH = 256, 4, 30, 0.2
 #: Largest plausible move of the particles' mean, in standard deviations of their start.
 _LOST = 4
@@ -76,8 +76,9 @@ def tempered_draws(
     Draws come from Laplace's approximation, in pairs on both sides of the mode, if 64 of them show
     that it is accurate (log densities differ with a standard deviation below 0.05 sqrt(p)), if
     there are more than 30 parameters, or if the rows have more ``weight`` than 1e5, for which
-    single precision is too inaccurate. Otherwise particles start from a wide Student's t and reach
-    the posterior in stages. In a stage they are resampled by importance weights, a power of the
+    single precision is too inaccurate. Otherwise particles start from a wide Cauchy distribution,
+    because Cauchy priors of separable labels leave tails as heavy, and reach the posterior in
+    stages. In a stage they are resampled by importance weights, a power of the
     density ratio that leaves half of them effective, and, unless that suffices, moved by
     Metropolis-Hastings steps along differences of other particles. The effective size is that of
     means, from sums over particles with a common origin. It takes O(num_samples) densities, and as
@@ -124,9 +125,9 @@ def _particles(
     p = len(factor)
 
     def begin(z: Float[np.ndarray, "particles parameters"]) -> Float[np.ndarray, " particles"]:
-        return -(_FREEDOM + p) / 2 * np.log1p(np.sum(z**2, axis=1) / (_FREEDOM * width**2))
+        return -(1 + p) / 2 * np.log1p(np.sum(z**2, axis=1) / width**2)
 
-    z = width * rng.normal(size=(n, p)) / np.sqrt(rng.chisquare(_FREEDOM, (n, 1)) / _FREEDOM)
+    z = width * rng.normal(size=(n, p)) / np.abs(rng.normal(size=(n, 1)))
     origin, ess, heat = np.arange(n), np.ones(p), 0.0
     first, last = begin(z), measure(z)
     for stage in range(_STAGES):

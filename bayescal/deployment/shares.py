@@ -22,15 +22,17 @@ from bayescal.deployment.recalibration import NUM_DRAWS, Recalibration, merge_ro
 
 __all__ = ["LEVELS", "Population", "Shares", "integrate_shares", "known_shares"]
 
-#: Log odds beyond which the density of shares is negligible, and negligible log ratios.
+#: Log odds beyond which shares are zero or one, and negligible log ratios.
 _FAR, _FAR_RATIO = 16.0, 60.0
 #: Nodes of a search and of the rule, and the fall of the log density at the ends after a search.
 _SEARCH_NODES, _NODES = 21, 81
 _SEARCH_FALLS = 40.0, 40.0, 40.0, 18.0
 #: Points per draw at which predictions are made, for two classes and for more.
 _BINARY_POINTS, _POINTS = 8, 4
-#: Half of the number of proposals per draw (the other half are reflected), and degrees of freedom.
+#: Half of the number of proposals per draw (the other half are reflected), and degrees of freedom:
+#: also for concentrations below one, where log shares have long tails.
 _PAIRS, _FREEDOM = 16, 5.0
+_SPARSE_PAIRS, _SPARSE_FREEDOM = 128, 1.0
 #: Steps to the mode: of expectation maximization, then of Newton's method; and its step lengths.
 _EM_STEPS, _NEWTON_STEPS = 3, 25
 _LENGTHS = np.array([1.0, 0.5, 0.2, 0.05, 0.0])
@@ -122,15 +124,18 @@ def _integrate_binary(
     else:
         with float64():
             nodes, masses = map(np.asarray, _binary_nodes_of_many(ratio, counts, alpha))
-    points = _quantiles(nodes, masses, _even_levels(_BINARY_POINTS, rng))
+    at_zero = _at_zero(nodes, masses)
+    masses = _with_tails(nodes, masses, alpha)
+    half = (nodes[..., 1:2] - nodes[..., :1]) / 2
+    edges = np.concatenate([nodes - half, nodes[..., -1:] + half], axis=-1)
+    below = np.cumsum(np.concatenate([0 * half, masses], axis=-1), axis=-1)
+    points = _quantiles(edges, below, _even_levels(_BINARY_POINTS, rng))
     log_points = np.stack([_log_sigmoid(-points), _log_sigmoid(points)], axis=-1)
     values, weights = (part.reshape(len(nodes), -1) for part in (nodes, masses))
     second = sigmoid(_quantiles_of_any(values, weights))
     quantiles = np.stack([1 - second[:, ::-1], second], axis=1)
     mean = (sigmoid(values) * weights).sum(axis=1) / NUM_DRAWS
-    return Shares(
-        np.stack([1 - mean, mean], axis=1), quantiles, _at_zero(nodes, masses), log_points
-    )
+    return Shares(np.stack([1 - mean, mean], axis=1), quantiles, at_zero, log_points)
 
 
 def _count_cells(
@@ -188,6 +193,18 @@ def _binary_nodes(ratio: XArray, counts: XArray, alpha: np.ndarray) -> tuple[XAr
     return t, masses / xp.sum(masses, axis=1, keepdims=True)
 
 
+def _with_tails(nodes: np.ndarray, masses: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    """Add the masses beyond the nodes (g, draws, t) to those of the first and the last node.
+
+    The density of log odds falls there like that of the prior, by a power of the odds: slowly if a
+    concentration is small.
+    """
+    steps = alpha[::-1] * (nodes[..., 1:2] - nodes[..., :1])
+    masses = masses.copy()
+    masses[..., [0, -1]] *= 1 + np.exp(-steps / 2) / steps
+    return masses / masses.sum(axis=-1, keepdims=True)
+
+
 @jax.jit
 def _binary_nodes_of_many(
     ratio: np.ndarray, counts: XArray, alpha: np.ndarray
@@ -200,15 +217,13 @@ def _binary_nodes_of_many(
     )
 
 
-def _quantiles(values: np.ndarray, masses: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """Return quantiles (..., levels) of ordered values (..., n) with masses."""
-    below = np.cumsum(masses, axis=-1)
-    middle = (below - masses / 2) / below[..., -1:]
+def _quantiles(values: np.ndarray, below: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Return quantiles (..., levels), given the probabilities (..., n) below ordered values."""
     shape = (*values.shape[:-1], levels.shape[-1])
     quantiles = np.empty(shape)
     levels = np.broadcast_to(levels, shape)
     for index in np.ndindex(shape[:-1]):
-        quantiles[index] = np.interp(levels[index], middle[index], values[index])
+        quantiles[index] = np.interp(levels[index], below[index], values[index])
     return quantiles
 
 
@@ -216,7 +231,8 @@ def _quantiles_of_any(values: np.ndarray, masses: np.ndarray) -> np.ndarray:
     """Return quantiles (..., levels) of values (..., n) in any order, at :data:`LEVELS`."""
     order = np.argsort(values, axis=-1)
     values, masses = (np.take_along_axis(part, order, axis=-1) for part in (values, masses))
-    return _quantiles(values, masses, LEVELS)
+    below = np.cumsum(masses, axis=-1)
+    return _quantiles(values, (below - masses / 2) / below[..., -1:], LEVELS)
 
 
 def _even_levels(points: int, rng: np.random.Generator) -> np.ndarray:
@@ -241,10 +257,10 @@ def _at_zero(nodes: np.ndarray, masses: np.ndarray) -> np.ndarray:
 
 
 class _Proposal(NamedTuple):
-    """Random numbers of the proposals of a draw: directions (n, k - 1) and lengths (n,)."""
+    """Proposals of a draw from Student's t: steps (n, k - 1) and their log densities (n,)."""
 
-    directions: Array
-    lengths: Array
+    steps: Array
+    log_density: Array
 
 
 def _integrate_many(
@@ -254,11 +270,13 @@ def _integrate_many(
     rng: np.random.Generator,
 ) -> Shares:
     k = len(alpha)
-    directions = rng.standard_normal((NUM_DRAWS, _PAIRS, k - 1))
-    lengths = np.sqrt(_FREEDOM / rng.chisquare(_FREEDOM, (NUM_DRAWS, _PAIRS)))
-    proposal = _Proposal(
-        np.concatenate([directions, -directions], axis=1), np.tile(lengths, (1, 2))
-    )
+    sparse = alpha.min() < 1
+    pairs, freedom = (_SPARSE_PAIRS, _SPARSE_FREEDOM) if sparse else (_PAIRS, _FREEDOM)
+    steps = rng.standard_normal((NUM_DRAWS, pairs, k - 1))
+    steps *= np.sqrt(freedom / rng.chisquare(freedom, (NUM_DRAWS, pairs, 1)))
+    steps = np.concatenate([steps, -steps], axis=1)
+    falls = np.log1p((steps**2).sum(axis=2) / freedom)
+    proposal = _Proposal(steps, -(freedom + k - 1) / 2 * falls)
     if len(populations) == 1:
         draws = _draws_of_one(*populations[0], recalibration, proposal, alpha)
         logs, weights = (part[None] for part in draws)
@@ -337,13 +355,10 @@ def _propose(
 ) -> tuple[Array, Array]:
     """Return log shares (n, k) drawn around the mode, and importance weights that add up to 1."""
     xp = namespace(mode)
-    steps = proposal.directions * proposal.lengths[:, None]
     # x = C^-T z has the covariance of the precision C C'.
-    moves = xp.linalg.solve(xp.linalg.cholesky(precision).T, steps.T).T
+    moves = xp.linalg.solve(xp.linalg.cholesky(precision).T, proposal.steps.T).T
     logs = log_softmax(mode + moves @ basis.T)
-    size = basis.shape[1]
-    base = -(_FREEDOM + size) / 2 * xp.log1p(xp.sum(steps**2, axis=1) / _FREEDOM)
-    log_weights = _log_density(logs, ratio, counts, alpha) - base
+    log_weights = _log_density(logs, ratio, counts, alpha) - proposal.log_density
     weights = xp.exp(log_weights - xp.max(log_weights))
     return logs, weights / xp.sum(weights)
 
@@ -370,7 +385,7 @@ def _draws_of_one(
                 break
             u = moved
             moved, precision = _to_mode(u, ratio, counts, alpha, basis)
-        random = _Proposal(proposal.directions[draw], proposal.lengths[draw])
+        random = _Proposal(proposal.steps[draw], proposal.log_density[draw])
         drawn.append(_propose(u, precision, random, ratio, counts, alpha, basis))
     logs, weights = zip(*drawn, strict=True)
     return np.stack(logs), np.stack(weights)

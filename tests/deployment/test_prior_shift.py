@@ -13,7 +13,7 @@ import numpyro.distributions as dist
 import pandas as pd
 import pytest
 from scipy.integrate import quad
-from scipy.special import expit, log_softmax, logit, softmax
+from scipy.special import expit, log_expit, log_softmax, logit, softmax
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -82,6 +82,48 @@ def test_two_classes_are_integrated_exactly(
     below = 0.0 if lower == 0 else 0.05
     assert integral(0, lower) / total == pytest.approx(below, abs=2e-3)
     assert integral(upper, 1) / total == pytest.approx(0.1 if lower == 0 else 0.05, abs=2e-3)
+
+
+@pytest.mark.parametrize("alpha", [(0.05, 0.05), (0.1, 1.0), (1.0, 1.0)])
+@pytest.mark.parametrize("m", [5, 60])
+def test_means_and_predictions_of_two_classes(m: int, alpha: tuple[float, float]) -> None:
+    """Check also concentrations with which much of the density lies at zero and one."""
+    p, pi, points = expit(draw(m, 0.05, 2)[0]), 0.4, np.array([0.3, 0.9])
+    prior = dist.Beta(alpha[1], alpha[0])
+    plain = bc.PriorShift(class_prior=prior, calibration_shares=pi).fit(p)
+    two = bc.PriorShift(class_prior=prior, calibration_shares=pi)
+    two.fit(np.append(p, p), populations=np.repeat([0, 1], m))
+    t = np.linspace(-600, 600, 400_001)
+    share, rest = log_expit(t), log_expit(-t)
+    density = alpha[0] * rest + alpha[1] * share
+    for row in p:
+        density += np.logaddexp(rest + np.log((1 - row) / (1 - pi)), share + np.log(row / pi))
+    mass = np.exp(density - density.max())
+    mass /= mass.sum()
+    expected = [mass @ expit(t + logit(point) - logit(pi)) for point in points]
+    for shares in (plain.shares_, *two.shares_):
+        assert shares[1] == pytest.approx(mass @ expit(t), rel=1e-3)
+    probs = plain.predict_proba(points)[:, 1], two.predict_proba(points, [0, 1])[:, 1]
+    for second in probs:
+        np.testing.assert_allclose(second, expected, rtol=0.006)
+
+
+def test_small_concentrations_of_three_classes() -> None:
+    """Compare with a grid of softmax coordinates, where the density has long tails."""
+    logits, _ = draw_many(30, np.array([0.0, 0.2, 0.8]), 3)
+    probs, alpha = softmax(logits, axis=1), np.array([0.1, 0.1, 0.1])
+    shift = bc.PriorShift(
+        class_prior=dist.Dirichlet(alpha), calibration_shares=np.full(3, 1 / 3)
+    ).fit(probs)
+    steps = np.linspace(-100, 100, 801)
+    first, second = np.meshgrid(steps, steps)
+    logs = log_softmax(np.stack([first, second, 0 * first], axis=-1).reshape(-1, 3), axis=1)
+    density = logs @ alpha + np.log(np.exp(logs) @ probs.T).sum(axis=1)
+    mass = np.exp(density - density.max())
+    mass /= mass.sum()
+    mean = mass @ np.exp(logs)
+    spread = np.sqrt(mass @ np.exp(2 * logs) - mean**2)
+    np.testing.assert_array_less(np.abs(shift.shares_ - mean), 0.1 * spread)
 
 
 def test_three_classes_agree_with_a_grid() -> None:

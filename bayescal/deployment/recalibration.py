@@ -26,7 +26,7 @@ from bayescal._core.arrays import (
 from bayescal._core.chunks import slices
 from bayescal._core.numerics import effective_size, log_odds, log_softmax, sigmoid, softmax
 from bayescal._core.shapes import Float, Int
-from bayescal.calibrators.base.draws import map_rows
+from bayescal.calibrators.base.draws import ends_of_draws, map_rows
 from bayescal.data.checks import check_class_prior
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "Recalibration",
     "as_rows",
     "draw_recalibrations",
+    "ends_of_few",
     "exact",
     "merge_rows",
     "recalibrated",
@@ -83,6 +84,9 @@ def draw_recalibrations(
         gain = float(mode @ precision @ mode)
         mode = mode * max(0.0, 1 - len(mode) / gain) if gain > 0 else mode
     noise = rng.standard_normal((NUM_DRAWS, len(mode)))
+    if len(mode) < NUM_DRAWS:
+        # Few draws represent the posterior better if they have exactly its mean and covariance.
+        noise = np.linalg.qr(noise - noise.mean(axis=0))[0] * np.sqrt(NUM_DRAWS - 1)
     theta = mode + np.linalg.solve(np.linalg.cholesky(precision).T, noise.T).T
     shares = np.empty((NUM_DRAWS, log_probs.shape[1]))
     # Process several draws at once, as long as their arrays are small.
@@ -123,6 +127,15 @@ def shifted(state: State, probs: XArray, reduce: Callable[[AnyArray], XArray]) -
 
     width = int(np.prod(ratio.shape))
     return map_rows(run, probs, width)
+
+
+def ends_of_few(curves: AnyArray, level: float) -> AnyArray:
+    """Compute the ends (m, 2, k) of central intervals of few draws (draws, m, k).
+
+    Each draw stands for an equal part of the distribution, with half of the part on either side.
+    """
+    draws = curves.shape[0]
+    return ends_of_draws(curves, min(level * draws / (draws - 1), 1.0))
 
 
 def merge_rows(values: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -169,6 +169,38 @@ def test_calibrator_and_shares_of_one_draw_agree() -> None:
 
 
 @pytest.mark.parametrize("k", [2, 3])
+def test_intervals_of_any_seed_hold_nine_tenths_of_the_posterior(k: int) -> None:
+    """Compare intervals of 40 draws each with the 2,400 draws of all seeds together."""
+    logits, y = draw_many(300, np.full(k, 1 / k), 0)
+    probs, new = softmax(logits, axis=1), softmax(draw_many(40, np.full(k, 1 / k), 1)[0], axis=1)
+    fits = [
+        bc.PriorShift(class_prior=np.full(k, 1 / k), classes=k, random_state=seed).fit(
+            calibration=(probs, y)
+        )
+        for seed in range(60)
+    ]
+    draws = []
+    for fit in fits:
+        theta, (ratio,) = fit.state_["theta"], fit.state_["log_ratio"]
+        if k == 2:
+            base = np.log(new[:, 1] / new[:, 0])
+            terms = np.stack([base, 1 + 0 * base, np.tanh(base / 2) ** 2])
+            log_odds = base + theta @ terms
+            moved = np.stack([0 * log_odds, log_odds], axis=2)
+        else:
+            moved = (1 + theta[:, None, :1]) * np.log(new) + theta[:, None, 1:]
+        draws.append(softmax(moved + ratio, axis=2))
+    curves = np.concatenate(draws)[..., 1 if k == 2 else slice(None)]
+    inside = []
+    for fit in fits:
+        lower, upper = fit.predict_interval(new, 0.9)
+        inside.append(((lower <= curves) & (curves <= upper)).mean(axis=0))
+    assert np.mean(inside) == pytest.approx(0.9, abs=0.01)
+    # Intervals of independent draws spread by 0.05.
+    assert np.std(inside, axis=0).mean() < 0.035
+
+
+@pytest.mark.parametrize("k", [2, 3])
 def test_a_weight_repeats_the_row(k: int) -> None:
     rng = np.random.default_rng(0)
     shares = np.full(k, 1 / k)

@@ -300,6 +300,20 @@ def test_unknown_and_missing_levels() -> None:
     assert np.isfinite(numbers.predict_proba([0.0, 0.0], groups=[np.nan, 0.3])).all()
 
 
+@pytest.mark.parametrize(
+    ("given", "other"),
+    [([1, 2], ["3", "1"]), (["1", "2"], [2, 3]), ([True, False], ["yes", "True"])],
+)
+def test_labels_of_another_type_are_not_unknown(given: list[Any], other: list[Any]) -> None:
+    groups = np.array(given, object)[np.arange(40) % 2]
+    scores, y = np.linspace(-2, 2, 40), np.arange(40) % 3 == 0
+    fitted = bc.PartialPooling(inputs="logits").fit(scores, y, groups=groups)
+    with pytest.raises(ValueError, match="same type as in the fit, got .* in place of"):
+        fitted.predict_proba([0.0, 0.0], groups=np.array(other, object))
+    unknown = fitted.predict_proba([0.0, 0.0], groups=np.array([None, "none of these"], object))
+    np.testing.assert_array_equal(unknown[0], unknown[1])
+
+
 @pytest.mark.parametrize("make", [lambda g: pd.Series(g, dtype="Int64"), pl.Series])
 def test_nullable_integers_are_labels_if_some_are_missing(make: Any) -> None:
     z, y, group, _ = simulate(2000, 12, 1.0, 5)

@@ -322,7 +322,7 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         scores : array-like of shape (m,) or (m, 2)
         groups : array-like or data frame of shape (m,) or (m, g)
             Columns as in the fit; columns of data frames are matched by name. Labels that were not
-            in the fit get the common curve.
+            in the fit get the common curve; "1" in place of 1 is an error.
         """
         check_is_fitted(self)
         return _mean_probabilities(*self._log_odds(scores, groups, self._learned.fit))

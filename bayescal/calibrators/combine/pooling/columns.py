@@ -38,7 +38,10 @@ class Column(NamedTuple):
         return len(self.cuts) + 2 if self.cuts is not None else len(self.levels or ())
 
     def codes(self, values: np.ndarray) -> np.ndarray:
-        """Find the level (n,) of each value, or -1 for labels that were not in the fit."""
+        """Find the level (n,) of each value, or -1 for labels that were not in the fit.
+
+        Raise if one has the text of a label of another type in the fit, such as "1" and 1.
+        """
         if self.cuts is not None:
             try:
                 numbers = values.astype(float)
@@ -52,7 +55,16 @@ class Column(NamedTuple):
             # Dates are equal in all types and units; their texts are not.
             labels = [*map(_shortest, labels)]
             levels = {_shortest(label): code for label, code in levels.items()}
-        return np.array([levels.get(label, UNKNOWN) for label in labels], np.intp)[index]
+        codes = np.array([levels.get(label, UNKNOWN) for label in labels], np.intp)
+        if (codes == UNKNOWN).any():
+            texts = {str(level): level for level in levels if level is not None}
+            for label, code in zip(labels, codes, strict=True):
+                if code == UNKNOWN and label is not None and str(label) in texts:
+                    raise ValueError(
+                        f"groups must have labels of the same type as in the fit, got {label!r} in "
+                        f"place of {texts[str(label)]!r}"
+                    )
+        return codes[index]
 
     def names(self) -> list[object]:
         """Name the levels: labels, and bounds of numbers."""

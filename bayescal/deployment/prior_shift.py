@@ -363,8 +363,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         scores, populations
             As for :meth:`predict_proba`.
         level : float
-            Posterior probability of each interval, in (0, 1). With known class proportions,
-            intervals of more than 0.975 end at the outermost of the 40 draws, and are too narrow.
+            Posterior probability, in (0, 1). If shares are known, too narrow from 0.975 on.
 
         Returns
         -------
@@ -378,7 +377,8 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
 
     def predict(self, scores: ArrayLike, populations: ArrayLike | None = None) -> np.ndarray:
         """Return the most probable class (m,) of each row under the new class proportions."""
-        return self.classes_[np.argmax(self.predict_proba(scores, populations), axis=1)]
+        codes = np.argmax(self.predict_proba(scores, populations), axis=1)
+        return self.classes_[codes]
 
     def as_function(self, population: object = None) -> PredictFunction:
         """Return the calibrator and the shift as one pure function of arrays of any library.

@@ -63,8 +63,9 @@ class ParametricCalibrator(Calibrator):
     ----------
     inference : {"map", "laplace", "nuts"}
         "map" estimates the best parameters. The others compute a posterior under a weak prior:
-        "laplace" by a normal approximation (refined by sequential Monte Carlo where it is poor),
-        "nuts" by four chains of the no-U-turn sampler. Predictions are then posterior means.
+        "laplace" by a normal approximation (of up to 30 parameters refined by sequential Monte
+        Carlo where it is poor), "nuts" by four chains of the no-U-turn sampler. Predictions are
+        then posterior means.
     num_samples : int
         Number of posterior draws, over all chains.
     random_state : int, RandomState or None

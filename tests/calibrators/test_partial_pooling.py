@@ -300,6 +300,15 @@ def test_unknown_and_missing_levels() -> None:
     assert np.isfinite(numbers.predict_proba([0.0, 0.0], groups=[np.nan, 0.3])).all()
 
 
+def test_numbers_may_be_nullable_later() -> None:
+    groups = np.linspace(0, 3, 40).round()
+    scores, y = np.linspace(-2, 2, 40), np.arange(40) % 3 == 0
+    fitted = bc.PartialPooling(inputs="logits").fit(scores, y, groups=groups)
+    nullable = fitted.predict_proba([0.0, 0.0], groups=pd.array([2, None], dtype="Int64"))
+    expected = fitted.predict_proba([0.0, 0.0], groups=np.array([2.0, np.nan]))
+    np.testing.assert_array_equal(nullable, expected)
+
+
 @pytest.mark.parametrize(
     ("given", "other"),
     [([1, 2], ["3", "1"]), (["1", "2"], [2, 3]), ([True, False], ["yes", "True"])],

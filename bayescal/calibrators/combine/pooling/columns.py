@@ -44,6 +44,8 @@ class Column(NamedTuple):
         """
         if self.cuts is not None:
             try:
+                if values.dtype.kind == "O":
+                    values = np.array([*map(_label, values.tolist())], object)
                 numbers = values.astype(float)
             except (TypeError, ValueError) as error:
                 raise ValueError(f"groups must be numbers as in the fit: {error}") from None

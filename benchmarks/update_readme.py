@@ -142,7 +142,7 @@ def harm() -> str:
         shares = []
         for study in ("arena_fresh", "arena_tied"):
             improved = result(study)["improvements"][kind]
-            shares += [share(1 - improved[key]["log_loss"]["win_rate"]) for key in methods]
+            shares += [share(improved[key]["log_loss"]["loss_rate"]) for key in methods]
         rows.append([name, *shares])
     titles = ("held-out", "ties and skew")
     heads = [f"{title}: {name}" for title in titles for name in methods.values()]

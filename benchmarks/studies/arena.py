@@ -32,6 +32,8 @@ __all__ = [
 ]
 
 MEASURED = "log_loss", "brier_score", "ece"
+#: Differences of losses up to this are ties.
+_ROUNDING = 1e-12
 #: Columns of ``peers.csv`` that contain the measures.
 _PEER_COLUMNS = {"log_loss": "log_loss", "brier_score": "brier", "ece": "ece15"}
 #: Ranges of the number of calibration rows, upper ends excluded.
@@ -191,7 +193,7 @@ def compare(
     ----------
     ours, theirs : dict of float
         Losses by experiment. Only experiments in both are compared. The lower loss wins, and a tie
-        counts as half a win.
+        (equal up to rounding) counts as half a win.
     groups : dict of str
         Group of each experiment. Differences are averaged within groups first, and standard errors
         are those of means over groups.
@@ -200,7 +202,7 @@ def compare(
     -------
     dict
         ``experiments``, ``groups``, ``win_rate``, ``difference`` and their standard errors
-        ``win_error`` and ``error``.
+        ``win_error`` and ``error``; and ``loss_rate``, without ties.
 
     Examples
     --------
@@ -211,7 +213,8 @@ def compare(
     """
     both = [name for name in ours if name in theirs]
     differences = np.array([ours[name] - theirs[name] for name in both])
-    wins = np.where(differences < 0, 1.0, np.where(differences > 0, 0.0, 0.5))
+    losses = differences > _ROUNDING
+    wins = np.where(differences < -_ROUNDING, 1.0, np.where(losses, 0.0, 0.5))
     names, index = np.unique([groups[name] for name in both], return_inverse=True)
     means = [np.bincount(index, values) / np.bincount(index) for values in (differences, wins)]
     several = len(names) > 1
@@ -222,6 +225,7 @@ def compare(
         "experiments": len(both),
         "groups": len(names),
         "win_rate": float(wins.mean()) if both else float("nan"),
+        "loss_rate": float(losses.mean()) if both else float("nan"),
         "difference": float(means[0].mean()) if both else float("nan"),
         "error": float(errors[0]),
         "win_error": float(errors[1]),

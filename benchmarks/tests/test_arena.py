@@ -48,6 +48,7 @@ def test_comparison_by_hand() -> None:
     actual = arena.compare(ours, theirs, groups)
     assert (actual["experiments"], actual["groups"]) == (3, 2)
     assert actual["win_rate"] == pytest.approx((1 + 0 + 0.5) / 3)
+    assert actual["loss_rate"] == pytest.approx(1 / 3)
     assert actual["difference"] == pytest.approx(((-0.1 + 0.3) / 2 + 0) / 2)
     assert actual["error"] == pytest.approx(np.std([0.1, 0], ddof=1) / np.sqrt(2))
     assert actual["win_error"] == pytest.approx(0)

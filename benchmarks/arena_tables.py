@@ -47,9 +47,9 @@ writes and evaluates the same data sets, except the synthetic ones, with :func:`
 whose scores have few distinct values, zeros, or a skew. No design decision was based on them, but
 `Auto` had been changed for other scores of this kind.
 
-Later, the prior odds of unchanged scores, a member of `AveragedBeta`, were chosen on the binary
-data sets of both confirmations. The figures for two classes are therefore not independent of that
-choice.
+Later, the prior odds of unchanged scores, a member of `AveragedBeta`, and the rule that returns
+scores unchanged were chosen on the binary data sets of both confirmations. The figures for two
+classes are therefore not independent of these choices.
 """
 
 from __future__ import annotations

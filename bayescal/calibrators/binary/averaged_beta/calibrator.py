@@ -94,11 +94,12 @@ class AveragedBeta(OnlineCalibrator):
     The unchanged scores also belong to the average, which therefore does as little as the data
     demand. Their prior odds are 5 / (n + 20), since few scores are calibrated perfectly; they are
     multiplied by a power of the Bayes factor, the ratio of their likelihood to the evidence of all
-    regressions. If the log Bayes factor is above 1, and the average expects a log loss, summed over
-    all rows, that is less than 1 nat below that of the scores, scores without zeros are returned
-    unchanged.
-    In 456 experiments with fewer than 1,000 rows, this lowers the proportion with a higher log loss
-    than without calibration from 0.13 to 0.08, and changes the mean by 0.0003 ± 0.0002.
+    regressions.
+
+    If the log Bayes factor is above 1, and the average expects to gain less than 1 nat of log loss,
+    summed over all rows, the scores are returned unchanged, unless some are zero. In 456
+    experiments with fewer than 1,000 rows, this lowers the proportion with a higher log loss than
+    without calibration from 0.13 to 0.08, and changes the mean by 0.0003 ± 0.0002.
 
     Parameters
     ----------

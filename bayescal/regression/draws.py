@@ -154,8 +154,8 @@ def _particles(
             gain = (1 - heat) * (ends[0] - first) + heat * (ends[1] - last)
             taken = np.log(rng.random(n)) < gain
             z[taken], first[taken], last[taken] = new[taken], ends[0][taken], ends[1][taken]
-    # Particles that moved this far have not converged.
-    failed = np.abs(z.mean(axis=0)).max() > _LOST * width
+    # Particles most of which moved this far have not converged.
+    failed = np.abs(np.median(z, axis=0)).max() > _LOST * width
     return z, np.ones(p) if failed else np.maximum(ess, 1)
 
 

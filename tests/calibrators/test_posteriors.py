@@ -61,6 +61,8 @@ def test_posteriors_and_intervals(case: Case, tmp_path: Path) -> None:
             fitted.predict_interval(new, level)
 
 
+# Of the draws of such heavy tails, fewer than 100 may be effective, which a warning says.
+@pytest.mark.filterwarnings("ignore::bayescal.SamplingWarning")
 @each([case for case in PARAMETRIC if case.binary])
 def test_posteriors_of_data_without_a_finite_optimum(case: Case) -> None:
     p = np.linspace(0.05, 0.95, 40)

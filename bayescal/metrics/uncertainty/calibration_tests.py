@@ -112,7 +112,7 @@ def spiegelhalter_test(
     --------
     >>> result = spiegelhalter_test([0.05] * 20 + [0.95] * 20, [1] * 5 + [0] * 15 + [1] * 20)
     >>> round(result.statistic, 2), round(result.p_value, 3)
-    (2.18, 0.029)
+    (2.18, 0.056)
     """
     data = as_predictions(probs, y, weights, Reading(classes, inputs))
     if groups is not None:

@@ -52,7 +52,7 @@ _MAX_DIRECT_POINTS, _COARSE_CELL = 100, (1 / 40, 0.2)
 _UNCHANGED_ROWS, _OTHER_ROWS = 5.0, 20.0
 #: Scores are unchanged if their log Bayes factor exceeds the first of these, in nats, while the
 #: average expects to gain less than the second.
-_FAVORED, _SLIGHT_GAIN = 1.0, 1.0
+_FAVORED, _SLIGHT_GAIN = 1.75, 1.0
 #: Weight below which a regression changes no digit of the average.
 _NEGLIGIBLE = 1e-14
 #: Weight below which a regression changes no relevant digit of an interval.
@@ -96,10 +96,10 @@ class AveragedBeta(OnlineCalibrator):
     multiplied by a power of the Bayes factor, the ratio of their likelihood to the evidence of all
     regressions.
 
-    If the log Bayes factor is above 1, and the average expects to gain less than 1 nat of log loss,
-    summed over all rows, the scores are returned unchanged, unless some are zero. In 456
+    If the log Bayes factor is above 1.75, and the average expects to gain less than 1 nat of log
+    loss, summed over all rows, the scores are returned unchanged, unless some are zero. In 456
     experiments with fewer than 1,000 rows, this lowers the proportion with a higher log loss than
-    without calibration from 0.13 to 0.08, and changes the mean by 0.0003 ± 0.0002.
+    without calibration from 0.13 to 0.10, and changes the mean by 0.0001 ± 0.0002.
 
     Parameters
     ----------

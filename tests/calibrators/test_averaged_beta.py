@@ -496,7 +496,9 @@ def test_losses_are_those_of_the_prototype(arena: Path) -> None:
             np.log(np.maximum(p, tiny)) - np.log(np.maximum(1 - p, tiny)) for p in (known, new)
         )
         method = AveragedBeta(1.0)
-        result = method.apply(method._fit(Rows(z, y, np.ones(len(y))), 0), at)[:, 1]
+        # The prototype never returned scores unchanged.
+        state = {**method._fit(Rows(z, y, np.ones(len(y))), 0), "unchanged": np.zeros(())}
+        result = method.apply(state, at)[:, 1]
         result = np.clip(result, 1e-15, 1 - 1e-15)
         loss = -np.mean(np.where(truth == 1, np.log(result), np.log1p(-result)))
         (few if len(y) < 1000 else many)[row["experiment"]] = loss - float(row["log_loss"])

@@ -18,7 +18,7 @@ QUICK = {"Kernel": {"bandwidth": 0.1}, "OrderPreserving": {"hidden": (2, 2)}}
 pytestmark = [
     pytest.mark.parity("probmetrics", "numba"),
     # Raised at its import.
-    pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated"),
 ]
 
 

@@ -215,8 +215,8 @@ def normal_cdf(x: X) -> X:
 def skewed_tail(z: np.ndarray, skewness: np.ndarray) -> np.ndarray:
     """Compute P(Z > z), z >= 0, for a sum Z of mean 0 and variance 1 with this skewness.
 
-    With positive skewness Z is a shifted gamma variable: counts of rare events have its tail. With
-    negative skewness the normal tail is an upper bound.
+    With positive skewness the tail is that of a shifted gamma variable, as for counts of rare
+    events. With negative skewness it is the normal tail, an upper bound.
     """
     from scipy.special import gammaincc, ndtr
 

@@ -46,10 +46,10 @@ class Finding(NamedTuple):
     accuracy : float
         Proportion of rows whose most probable class is the label.
     label : int
-        Position of the class of the next two: 1 of two classes, and of more classes that whose
-        frequency is the least plausible.
+        Position of the class that ``predicted``, ``observed`` and ``bias`` are about: 1 for two
+        classes, and for more the class whose frequency is least plausible.
     predicted, observed : float
-        The mean probability of this class, and the proportion of rows with this label.
+        Mean probability of this class, and the proportion of rows that belong to it.
     spiegelhalter : CalibrationTest
         Test of the Brier score.
     consistency : CalibrationTest

@@ -33,7 +33,7 @@ class Measured(ABC):
                 finding,
                 self.report.intervals[name],
                 self.classes,
-                f"{self.report.cases:,} cases"
+                ("1 case" if self.report.cases == 1 else f"{self.report.cases:,} cases")
                 + ("" if self.report.clusters is None else f" in {self.report.clusters:,} groups"),
                 self.report.level,
             )

@@ -21,7 +21,7 @@ _MAX_WEIGHT = 1e5
 #: from normality that requires the largest scale.
 _WIDTHS, _FAR = (1.1, 5.0), 0.3
 _PARTICLES, _MOVES, _STAGES, _ENOUGH = 256, 4, 30, 0.2
-#: Largest plausible move of the particles' mean, in standard deviations of their start.
+#: Largest plausible move of the particles' median, in scales of their start.
 _LOST = 4
 #: Numbers in memory at once, and the least log density relative to the mode.
 _BLOCK, _MIN_LOG_DENSITY = 1 << 16, -1000.0
@@ -77,12 +77,12 @@ def tempered_draws(
     that it is accurate (log densities differ with a standard deviation below 0.05 sqrt(p)), if
     there are more than 30 parameters, or if the rows have more ``weight`` than 1e5, for which
     single precision is too inaccurate. Otherwise particles start from a wide Cauchy distribution,
-    because Cauchy priors of separable labels leave tails as heavy, and reach the posterior in
-    stages. In a stage they are resampled by importance weights, a power of the
-    density ratio that leaves half of them effective, and, unless that suffices, moved by
-    Metropolis-Hastings steps along differences of other particles. The effective size is that of
-    means, from sums over particles with a common origin. It takes O(num_samples) densities, and as
-    many for each of four moves in each of up to 30 stages.
+    because Cauchy priors of separable labels leave heavy tails, and reach the posterior in stages.
+    In a stage they are resampled by importance weights, a power of the density ratio that leaves
+    half of them effective, and, unless that suffices, moved by Metropolis-Hastings steps along
+    differences of other particles. The effective size is that of means, from sums over particles
+    with a common origin. It takes O(num_samples) densities, and as many for each of four moves in
+    each of up to 30 stages.
 
     ``log_density`` is known up to a constant, and takes ``numbers`` numbers in memory for each
     draw; ``factor`` is F of the covariance F F'.

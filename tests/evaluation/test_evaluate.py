@@ -10,7 +10,10 @@ from scipy.stats import norm, pearson3
 
 import bayescal
 from bayescal import metrics
+from bayescal.data.blocks.predictions import as_predictions
+from bayescal.data.predictions import Reading
 from bayescal.evaluation import _evaluate, _findings
+from bayescal.evaluation._proportions import sum_by_class, worst_proportion
 
 
 def draw_binary(n: int = 600) -> tuple[np.ndarray, np.ndarray]:
@@ -120,6 +123,25 @@ def test_calibrated_models_of_several_classes_are_rarely_called_wrong(n: int, k:
         large += finding.bias.p_value < 0.05
     # Of a binomial distribution with probability 0.05, 99.8 % is at most 16.
     assert max(wrong, large) <= 16
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("groups", "size", "correlation"), [(100, 5, 0.5), (30, 5, 0.9)])
+def test_proportions_of_correlated_rows_are_rarely_rejected(
+    groups: int, size: int, correlation: float
+) -> None:
+    group, rejected = np.repeat(np.arange(groups), size), 0
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        probs = rng.dirichlet(np.ones(4), len(group))
+        common, own = rng.normal(size=groups)[group], rng.normal(size=len(group))
+        u = norm.cdf(np.sqrt(correlation) * common + np.sqrt(1 - correlation) * own)
+        y = (u[:, None] > probs.cumsum(axis=1)[:, :-1]).sum(axis=1)
+        data = as_predictions(probs, y, None, Reading(range(4)))._replace(clusters=group)
+        found = worst_proportion(sum_by_class(data), float(len(y)), True, data)
+        rejected += found.test.p_value <= 0.05
+    # Of a binomial distribution with probability 0.05, 99.8 % is at most 27.
+    assert rejected <= 27
 
 
 def test_whole_weights_are_repetitions_and_zero_leaves_out() -> None:

@@ -141,8 +141,9 @@ class AveragedBeta(OnlineCalibrator):
 
     The state contains the scales and lengths (d,) that have weight, the coefficients ``coef``
     (d, 10, 17) of the regressions, factors ``factor`` (d, 10, 17, 17) of their covariances, and
-    ``cell_weights`` (d, 10); ``log_prior_odds`` and ``log_bayes_factor`` of the unchanged scores;
-    and the ``points`` (3, m) that summarize the rows: log odds, and the weights of both classes.
+    ``cell_weights`` (d, 10); ``log_prior_odds`` and ``log_bayes_factor`` of the unchanged scores,
+    and whether these are returned (``unchanged``); and the ``points`` (3, m) that summarize the
+    rows: log odds, and the weights of both classes.
 
     References
     ----------
@@ -279,7 +280,8 @@ class AveragedBeta(OnlineCalibrator):
         """Compute central credible intervals of the calibrated probability of the second class.
 
         The ends are quantiles of a mixture, over regressions, of normal distributions of the log
-        odds, without the unchanged scores. The evidence has a power of at most 1/2 and variances
+        odds, without the unchanged scores; they are widened to contain scores that are returned
+        unchanged. The evidence has a power of at most 1/2 and variances
         are multiplied by 1.75, because Bayes' rule trusts regressions that are all slightly wrong
         too much. In simulations of 20 to 1,000 rows, intervals of level 0.9 covered at least 88 %
         of bent and 93 % of straight true log odds.
@@ -344,9 +346,9 @@ class AveragedBeta(OnlineCalibrator):
         state = self.state_
         z, weights, rows = state["points"][0], state["points"][1:], int(state["rows"])
         uncalibrated = point_losses_of_scores(z, state.get("least_probabilities"))
-        held_out = uncalibrated if _is_unchanged(state) else self.losses_left_out()
-        if np.count_nonzero(weights) <= 1:
-            held_out = None
+        held_out = None
+        if np.count_nonzero(weights) > 1:
+            held_out = uncalibrated if _is_unchanged(state) else self.losses_left_out()
         names, squares = (self._title(), "two classes"), state["unit"] * weights
         probs, members = self._apply(state, z), self._member_weights()
         losses = class_losses(probs)

@@ -27,7 +27,7 @@ from bayescal.calibrators.base.report import (
     variances,
 )
 from bayescal.calibrators.base.table import look_up, tabulate
-from bayescal.calibrators.binary.averaged_beta.points import condense, summarize
+from bayescal.calibrators.binary.averaged_beta.points import make_nodes, summarize
 from bayescal.calibrators.binary.averaged_beta.regressions import (
     COLUMNS,
     FAR,
@@ -46,8 +46,6 @@ from bayescal.data.scores import transform
 
 __all__ = ["AveragedBeta"]
 
-#: With more points than this, a fit starts from cells of this proportion of a class and this width.
-_MAX_DIRECT_POINTS, _COARSE_CELL = 100, (1 / 40, 0.2)
 #: The prior odds of the unchanged scores are 5 / (n + 20).
 _UNCHANGED_ROWS, _OTHER_ROWS = 5.0, 20.0
 #: Scores are unchanged if their log Bayes factor exceeds the first of these, in nats, while the
@@ -126,9 +124,10 @@ class AveragedBeta(OnlineCalibrator):
     temperature, many rows beta calibration and curves beyond it.
 
     The process has 14 inducing inputs, evenly spaced between the 0.5 % and 99.5 % quantiles of
-    a - b; it is constant beyond them. More than 256 distinct scores are summarized by cells, and
-    each cell of a class by two points with equal sums of cubic functions, which changes
-    probabilities by less than 2e-6. Log odds are clipped to ± 87.3.
+    a - b; it is constant beyond them. More than 256 distinct scores are summarized by cells: each
+    cell of a class by two points, and each cell of both classes by two nodes of the fit, with equal
+    sums of cubic functions. This changes probabilities by less than 2e-6. Log odds are clipped to
+    ± 87.3.
 
     O(n log n) time to fit, for sorting. More than 32,768 rows take O(n): they are counted in
     131,072 bins, block by block, without sorting. At most 32,768 rows in blocks are read once, more
@@ -187,9 +186,8 @@ class AveragedBeta(OnlineCalibrator):
 
     def _fit_points(self, points: Points) -> State:
         """Fit 140 regressions, and keep those that have weight."""
-        coarse = condense(points, *_COARSE_CELL) if len(points.z) > _MAX_DIRECT_POINTS else None
         with np.errstate(under="ignore"), single_threaded_blas():
-            fitted = fit(points, coarse=coarse)
+            fitted = fit(points, *make_nodes(points))
             log_factor = log_bayes_factor(points, fitted)
             evidence = fitted.log_evidence - fitted.log_evidence.max()
             weights = np.exp(self.power * evidence)

@@ -6,14 +6,16 @@ import numpy as np
 
 from bayescal._core.arrays import namespace
 from bayescal._core.shapes import Float
-from bayescal.calibrators.binary.averaged_beta.regressions import FAR, TAILS, Points
+from bayescal.calibrators.binary.averaged_beta.regressions import FAR, TAILS, Nodes, Points
 from bayescal.data.order.equal_rows import is_first
 from bayescal.data.rows import Rows, Source
 from bayescal.regression.binary.compress import count_in_bins, gauss_points
 
 #: More distinct scores than this are summarized by cells, which hold at most this proportion of a
 #: class and have this width in asinh of the log odds.
-_MAX_POINTS, _CELL = 256, (1 / 192, 0.04)
+_MAX_POINTS, _CELL = 256, (1 / 192, 0.03)
+#: With more points than this, a fit starts from cells of this proportion and width.
+_MAX_DIRECT_POINTS, _COARSE_CELL = 100, (1 / 40, 0.2)
 #: More rows than this are counted in bins, evenly spaced in asinh of the log odds.
 MAX_SORTED_ROWS, _BINS = 1 << 15, 1 << 17
 _DIGITS = 10
@@ -54,10 +56,22 @@ def _limit_points(
 ) -> Points:
     """Make a limited number of points from ascending distinct log odds and sums of weights."""
     points = Points(z, weight, positive, *_tails(z, weight))
-    return points if len(z) <= _MAX_POINTS else condense(points, *_CELL)
+    return points if len(z) <= _MAX_POINTS else _condense(points)
 
 
-def condense(points: Points, proportion: float, width: float) -> Points:
+def make_nodes(points: Points) -> tuple[Nodes, Nodes | None]:
+    """Return nodes for the rows of both classes, and coarse ones from which a fit may start."""
+
+    def cells(proportion: float, width: float) -> Nodes:
+        rule = _rule(points.z, points.weights, points.tails[:, 1], proportion, width)
+        return Nodes(*rule[:, np.argsort(rule[0], kind="stable")])
+
+    few = len(points.z) <= _MAX_POINTS
+    nodes = Nodes(points.z, points.weights) if few else cells(*_CELL)
+    return nodes, None if len(points.z) <= _MAX_DIRECT_POINTS else cells(*_COARSE_CELL)
+
+
+def _condense(points: Points) -> Points:
     """Replace the rows in each cell of each class by the two points of Gauss's rule.
 
     The points have the sums of cubic functions of the rows. No cell contains an outer quantile,
@@ -67,9 +81,7 @@ def condense(points: Points, proportion: float, width: float) -> Points:
     for class_weights in (points.weights - points.positives, points.positives):
         # Positions are several times faster than a mask, which no processor foresees.
         used = np.flatnonzero(class_weights > 0)
-        parts.append(
-            _rule(points.z[used], class_weights[used], points.tails[:, 1], proportion, width)
-        )
+        parts.append(_rule(points.z[used], class_weights[used], points.tails[:, 1], *_CELL))
     z, weights = np.concatenate(parts, axis=1)
     positives = np.where(np.arange(len(z)) < len(parts[0][0]), 0.0, weights)
     order = np.argsort(z, kind="stable")
@@ -83,7 +95,7 @@ def _rule(
     proportion: float,
     width: float,
 ) -> Float[np.ndarray, "2 nodes"]:
-    """Compute nodes and weights (2, m) for the sorted rows of a class."""
+    """Compute nodes and weights (2, m) for sorted rows."""
     if not len(z):
         return np.empty((2, 0))
     mass = np.cumsum(weight)

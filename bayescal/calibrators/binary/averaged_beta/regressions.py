@@ -85,6 +85,13 @@ class Points(NamedTuple):
     parts: AnyArray
 
 
+class Nodes(NamedTuple):
+    """Log odds (n,) and weights (n,) that give the sums of smooth functions over all rows."""
+
+    z: AnyArray
+    weights: AnyArray
+
+
 class Basis(NamedTuple):
     """Parameters of the features of log odds, for inverse temperatures (s,)."""
 
@@ -111,19 +118,20 @@ class Fitted(NamedTuple):
     decrement: AnyArray
 
 
-def fit(points: Points, coarse: Points | None = None) -> Fitted:
+def fit(points: Points, nodes: Nodes, coarse: Nodes | None = None) -> Fitted:
     """Fit all regressions in O(n) time and memory.
 
-    A fit to many points may start from a coarse summary of them; two threads share the scales.
+    ``nodes`` stand for the rows of both classes in sums that are not linear in the log odds. A fit
+    to many points may start from ``coarse`` nodes; two threads share the scales.
     """
     center, spread = find_scale(*points[:3])
     u = center + spread * STEPS
     if coarse is None:
-        return _fit_at(u, points)
+        return _fit_at(u, points, nodes)
 
     def part(u: np.ndarray) -> Fitted:
         with np.errstate(under="ignore"):
-            return _fit_at(u, points, coarse)
+            return _fit_at(u, points, nodes, coarse)
 
     # Always two parts, on any machine: a part stops when its regressions have converged.
     with ThreadPoolExecutor(2) as pool:
@@ -138,7 +146,7 @@ def _join(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.concatenate([first, second]) if np.ndim(first) else first
 
 
-def _fit_at(u: np.ndarray, points: Points, coarse: Points | None = None) -> Fitted:
+def _fit_at(u: np.ndarray, points: Points, nodes: Nodes, coarse: Nodes | None = None) -> Fitted:
     """Fit the regressions at logarithms ``u`` (s,) of the inverse temperature."""
     basis = _make_basis(points, np.exp(u))
     z = basis.inducing
@@ -149,16 +157,22 @@ def _fit_at(u: np.ndarray, points: Points, coarse: Points | None = None) -> Fitt
     whiten[:, :, _DIAGONAL_OF_SHAPES, _DIAGONAL_OF_SHAPES] = 1
     whiten[:, :, PARAMETRIC:, PARAMETRIC:] = np.linalg.inv(factor_of_kernel)
 
-    def problem(rows: Points) -> _Problem:
-        offset, columns = make_columns(basis, rows.z)
-        features, total = whiten @ columns, float(rows.weights.sum())
-        return _Problem(rows, total, offset, features, _pairs(features, total))
+    # The part of the losses that is linear in the log odds is a sum over all points.
+    offset, columns = make_columns(basis, points.z)
+    signed = points.positives - points.weights / 2
+    linear = (whiten @ (columns @ signed)[..., None])[..., 0]
+
+    def problem(nodes: Nodes) -> _Problem:
+        at_nodes = (offset, columns) if nodes.z is points.z else make_columns(basis, nodes.z)
+        features, total = whiten @ at_nodes[1], float(nodes.weights.sum())
+        pairs = _pairs(features, total)
+        return _Problem(nodes, total, at_nodes[0], features, pairs, offset @ signed, linear)
 
     if coarse is None:
-        minimum = _minimize(problem(points), _TOLERANCE)
+        minimum = _minimize(problem(nodes), _TOLERANCE)
     else:
         rough = _minimize(problem(coarse), _COARSE_TOLERANCE)
-        minimum = _polish(problem(points), rough)
+        minimum = _polish(problem(nodes), rough)
     theta, value, hessian, decrement = minimum
     root = np.linalg.cholesky(hessian)
     log_det = np.log(_PRECISION).sum(axis=-1) / 2
@@ -284,16 +298,22 @@ def find_scale(z: np.ndarray, weights: np.ndarray, positives: np.ndarray) -> tup
 
 
 class _Problem(NamedTuple):
-    """Rows and their total weight, with offsets (s, n), whitened features (s, 2, 17, n) and pairs.
+    """Loss of rows with log odds f and weights w.
 
-    Pairs (s, 2, 153, n) are products of features.
+    It is the sum of w (log(1 + exp(f)) - f / 2), which is symmetric in the classes, minus a linear
+    function: the sum of w f / 2 over rows of class 1 minus that over rows of class 0.
     """
 
-    points: Points
+    nodes: Nodes
+    #: Sum of the weights.
     total: float
+    #: Offsets (s, n), features (s, 2, 17, n) and products of pairs (s, 2, 153, n) at the nodes.
     offset: np.ndarray
     features: np.ndarray
     pairs: np.ndarray
+    #: The linear function: its constant (s,) and its coefficients (s, 2, 17).
+    constant: np.ndarray
+    linear: np.ndarray
 
 
 #: Theta (s, 2, 10, 17), penalized losses, Hessians and the largest relative gain of the last step.
@@ -324,28 +344,30 @@ def _losses(
     Without ``theta`` all coefficients are zero, so that the regressions of a scale have one line:
     the losses and curvatures then have axes of length one.
     """
-    points, features = problem.points, problem.features
+    weights, features = problem.nodes.weights, problem.features
     line = problem.offset[:, None, None]
     if theta is not None:
         line = (_AMPLITUDE * theta) @ features + line
     small = np.copysign(line, -1.0)
+    # log(1 + exp(line)) - line / 2 = |line| / 2 + log(1 + exp(-|line|)).
+    value = small @ (-weights / 2)
     np.exp(small, out=small)
     rest = 1 + small
+    value += np.log(rest) @ weights
+    value -= problem.constant[:, None, None]
     np.reciprocal(rest, out=rest)
-    # log(1 + exp(line)) = max(line, 0) - log(rest).
-    terms = np.maximum(line, 0)
-    terms -= np.log(rest)
-    value = terms @ points.weights - line @ points.positives
     small *= rest
-    residual = np.where(line >= 0, rest, small)
-    residual *= points.weights
-    residual -= points.positives
-    gradient = _AMPLITUDE * (residual @ np.swapaxes(features, -1, -2))
+    small *= rest
+    small *= weights
+    rest -= 0.5
+    residual = np.copysign(rest, line, out=rest)
+    residual *= weights
+    gradient = residual @ np.swapaxes(features, -1, -2) - problem.linear[:, :, None]
+    gradient = _AMPLITUDE * gradient
     if theta is not None:
-        value += (_PRECISION * theta**2).sum(axis=-1) / 2
+        linear = (_AMPLITUDE * theta) @ problem.linear[..., None]
+        value += (_PRECISION * theta**2).sum(axis=-1) / 2 - linear[..., 0]
         gradient += _PRECISION * theta
-    small *= rest
-    small *= points.weights
     return value, gradient, small
 
 

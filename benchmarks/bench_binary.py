@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from side_by_side import Entry, main
 
-SEEDS = {100: 9, 1_000: 10, 10_000: 11, 1_000_000: 12}
+SEEDS = {1: 8, 100: 9, 1_000: 10, 10_000: 11, 1_000_000: 12}
 
 
 def make(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -68,7 +68,7 @@ def fit_and_predict(name: str) -> Any:
     return setup
 
 
-def predict(module: str, name: str) -> Any:
+def predict(module: str, name: str, as_function: bool = False) -> Any:
     """Create the setup of predictions by a calibrator that is fitted to 2,000 other rows."""
 
     def setup(q: np.ndarray, y: np.ndarray) -> Any:
@@ -76,16 +76,42 @@ def predict(module: str, name: str) -> Any:
         rows, labels = make(10_000)
         probs, new_probs = (np.column_stack([1 - p, p]) for p in (rows[:2_000], q))
         fitted = cls().fit(probs, labels[:2_000])
-        return lambda: fitted.predict_proba(new_probs), lambda r: log_loss(r, y)
+        call = fitted.as_function() if as_function else fitted.predict_proba
+        return lambda: call(new_probs), lambda r: log_loss(r, y)
 
     return setup
+
+
+def sklearn_predict(name: str) -> Any:
+    """Create the setup of predictions by one of the maps that scikit-learn's calibrator fits."""
+
+    def setup(q: np.ndarray, y: np.ndarray) -> Any:
+        from sklearn.calibration import _SigmoidCalibration
+        from sklearn.isotonic import IsotonicRegression
+
+        rows, labels = make(10_000)
+        maps = {
+            "sigmoid": _SigmoidCalibration(),
+            "isotonic": IsotonicRegression(out_of_bounds="clip"),
+        }
+        to_scores = log_odds_of if name == "sigmoid" else np.asarray
+        fitted = maps[name].fit(to_scores(rows[:2_000]), labels[:2_000])
+        scores = to_scores(q)
+        return lambda: fitted.predict(scores), lambda r: log_loss(r, y)
+
+    return setup
+
+
+def log_odds_of(p: np.ndarray) -> np.ndarray:
+    """Compute log odds from probabilities."""
+    return np.log(p) - np.log1p(-p)
 
 
 def sklearn_logistic(q: np.ndarray, y: np.ndarray) -> Any:
     """Set up a fit of Platt's model to log odds with scikit-learn."""
     from sklearn.linear_model import LogisticRegression
 
-    x = (np.log(q) - np.log1p(-q))[:, None]
+    x = log_odds_of(q)[:, None]
     return lambda: LogisticRegression(C=np.inf).fit(x, y), lambda r: log_loss(r.predict_proba(x), y)
 
 
@@ -258,11 +284,20 @@ def small_entries() -> list[Entry]:
             Entry(f"few beta {n}", "bayescal", "Beta", n, "", fit_bayescal("Beta")),
             Entry(f"few beta {n}", "betacal", "abm", n, "betacal", betacal),
         ]
-    for n in (1_000, 10_000, 1_000_000):
-        task, peer = f"predict {n}", predict("probmetrics.calibrators", "SVSCalibrator")
+    for n in (1, 1_000):
+        for name, peer in (("Logistic", "sigmoid"), ("Isotonic", "isotonic")):
+            task = f"predict {name} {n}"
+            result += [
+                Entry(task, "bayescal", name, n, "", predict("bayescal", name)),
+                Entry(task, "scikit-learn", peer, n, "sklearn", sklearn_predict(peer)),
+            ]
+    function = predict("bayescal", "Auto", as_function=True)
+    svs = predict("probmetrics.calibrators", "SVSCalibrator")
+    for n in (1, 1_000, 10_000, 1_000_000):
         result += [
-            Entry(task, "bayescal", "Auto", n, "", predict("bayescal", "Auto")),
-            Entry(task, pm, "SVS", n, pm, peer),
+            Entry(f"predict Auto {n}", "bayescal", "Auto", n, "", predict("bayescal", "Auto")),
+            Entry(f"predict Auto {n}", "bayescal", "as_function", n, "", function),
+            Entry(f"predict Auto {n}", pm, "SVS", n, pm, svs),
         ]
     return result
 

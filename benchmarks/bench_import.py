@@ -1,27 +1,26 @@
-"""Time startup: imports of the package and its parts, and help and errors of the command line.
+"""Time startup: imports, first calls, and help and errors of the command line.
 
 Each program runs in a fresh process. The programs take turns, so that changes in the load of the
-machine affect all of them. Wall-clock and processor times are of the whole process; the first row
-is the startup of Python itself.
+machine affect all of them. Wall-clock and processor times are of the whole process, imports and
+compilation included; the first row is the startup of Python itself.
 
-    python benchmarks/bench_import.py [--repetitions 11] [--json]
+    python benchmarks/bench_import.py [--repetitions 11] [--json FILE]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import time
-from importlib.metadata import version
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+
+from benchmarks.provenance import versions, write
 
 ROOT = Path(__file__).resolve().parents[1]
 MIN_REPETITIONS = 11
@@ -35,13 +34,29 @@ COMMANDS = (
     "methods",
 )
 DATA = "import numpy as np; p = np.linspace(0.01, 0.99, 999); y = np.arange(999) % 7 < 7 * p**2; "
-#: First calls in a process, including imports, and imports to compare them with.
+MANY = (
+    "import numpy as np; r = np.random.default_rng(0); p = r.dirichlet(np.ones(10), {n}); "
+    "y = r.integers(10, size={n}); "
+)
+SCORES = "import numpy as np; z = np.random.default_rng(0).normal(size=10_000); y = z > 0.3; "
+#: First calls in a process, including imports, and calls to compare them with.
 FIRST_USES = {
     "import sklearn.base": "import sklearn.base",
+    "import sklearn.calibration": "import sklearn.calibration",
     "bayescal.Beta": "import bayescal; bayescal.Beta",
     "fit and predict Beta": DATA + "import bayescal as b; b.Beta().fit(p, y).predict_proba(p)",
     "fit and predict Auto": DATA + "import bayescal as b; b.Auto().fit(p, y).predict_proba(p)",
     "ece of 999 rows": DATA + "import bayescal as b; b.metrics.ece(p, y)",
+    "data of 1e6 x 10": MANY.format(n=1_000_000),
+    "ece of 1e6 x 10": MANY.format(n=1_000_000) + "import bayescal as b; b.metrics.ece(p, y)",
+    "fit Kernel to 10,000 x 10, predict 1,000 rows": MANY.format(n=10_000)
+    + "import bayescal as b; b.Kernel(bandwidth=0.1).fit(p, y).predict_proba(p[:1_000])",
+    "smooth 10,000 labels by density estimates": SCORES
+    + "from bayescal.smoothing import instance_targets; instance_targets(z, y)",
+    "posterior_predict": "import numpy as np, numpyro.distributions as d; import bayescal as b; "
+    "z = np.r_[np.linspace(-2, 1, 25), np.linspace(-1, 2, 25)]; y = np.arange(50) >= 25; "
+    "prior = b.GaussianPrior(mu0=d.Uniform(-2.5, 0), mu1=d.Uniform(0, 2.5), sigma=1.0); "
+    "b.posterior_predict(prior, (z, y), np.linspace(-3, 3, 100), key=0)",
 }
 PROGRAMS = {
     **{f"import {name}": (f"import {name}",) for name in (*IMPORTS, "bayescal.calibrators")},
@@ -92,16 +107,15 @@ def summarize(times: dict[str, list[tuple[float, float]]]) -> dict[str, object]:
         "least_processor_s": {
             name: min(cpu for _, cpu in values) for name, values in times.items()
         },
-        "python": platform.python_version(),
-        "jax": version("jax"),
     }
 
 
 def show(summary: dict[str, dict[str, float]], repetitions: int) -> None:
     """Print the times as a table."""
+    installed = versions()
     table = Table(
         title=f"Startup, {repetitions} fresh processes each "
-        f"(Python {summary['python']}, JAX {summary['jax']})"
+        f"(Python {installed['python']}, JAX {installed['jax']})"
     )
     table.add_column("process")
     for heading in ("median [ms]", "quartiles [ms]", "minimum processor time [ms]"):
@@ -129,13 +143,12 @@ def main() -> None:
     """Measure all programs, and print the times."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repetitions", type=repetition_count, default=MIN_REPETITIONS)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
     arguments = parser.parse_args()
     summary = summarize(measure(arguments.repetitions))
+    show(summary, arguments.repetitions)
     if arguments.json:
-        print(json.dumps(summary, indent=2))
-    else:
-        show(summary, arguments.repetitions)
+        write(arguments.json, {"repetitions": arguments.repetitions, **summary})
 
 
 if __name__ == "__main__":

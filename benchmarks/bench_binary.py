@@ -276,7 +276,7 @@ def both_logs(q: np.ndarray) -> list[np.ndarray]:
 
 def small_entries() -> list[Entry]:
     """List fits to few rows, and predictions of the default calibrator."""
-    result, pm = [], "probmetrics"
+    result = []
     for n in (100, 1_000):
         result += [
             Entry(f"few logistic {n}", "bayescal", "Logistic", n, "", fit_bayescal("Logistic")),
@@ -284,21 +284,21 @@ def small_entries() -> list[Entry]:
             Entry(f"few beta {n}", "bayescal", "Beta", n, "", fit_bayescal("Beta")),
             Entry(f"few beta {n}", "betacal", "abm", n, "betacal", betacal),
         ]
-    for n in (1, 1_000):
-        for name, peer in (("Logistic", "sigmoid"), ("Isotonic", "isotonic")):
-            task = f"predict {name} {n}"
-            result += [
-                Entry(task, "bayescal", name, n, "", predict("bayescal", name)),
-                Entry(task, "scikit-learn", peer, n, "sklearn", sklearn_predict(peer)),
-            ]
-    function = predict("bayescal", "Auto", as_function=True)
     svs = predict("probmetrics.calibrators", "SVSCalibrator")
-    for n in (1, 1_000, 10_000, 1_000_000):
-        result += [
-            Entry(f"predict Auto {n}", "bayescal", "Auto", n, "", predict("bayescal", "Auto")),
-            Entry(f"predict Auto {n}", "bayescal", "as_function", n, "", function),
-            Entry(f"predict Auto {n}", pm, "SVS", n, pm, svs),
-        ]
+    for name, library, peer, sizes in (
+        ("Logistic", "scikit-learn", sklearn_predict("sigmoid"), (1, 1_000)),
+        ("Isotonic", "scikit-learn", sklearn_predict("isotonic"), (1, 1_000)),
+        ("Auto", "probmetrics", svs, (1, 1_000, 10_000, 1_000_000)),
+    ):
+        for n in sizes:
+            task, function = f"predict {name} {n}", predict("bayescal", name, as_function=True)
+            result += [
+                Entry(task, "bayescal", "predict_proba", n, "", predict("bayescal", name)),
+                Entry(task, "bayescal", "as_function", n, "", function),
+                Entry(
+                    task, library, "", n, {"scikit-learn": "sklearn"}.get(library, library), peer
+                ),
+            ]
     return result
 
 

@@ -49,7 +49,7 @@ FIRST_USES = {
     "ece of 999 rows": DATA + "import bayescal as b; b.metrics.ece(p, y)",
     "data of 1e6 x 10": MANY.format(n=1_000_000),
     "ece of 1e6 x 10": MANY.format(n=1_000_000) + "import bayescal as b; b.metrics.ece(p, y)",
-    "fit Kernel to 10,000 x 10, predict 1,000 rows": MANY.format(n=10_000)
+    "fit Kernel to 10,000 x 10": MANY.format(n=10_000)
     + "import bayescal as b; b.Kernel(bandwidth=0.1).fit(p, y).predict_proba(p[:1_000])",
     "smooth 10,000 labels by density estimates": SCORES
     + "from bayescal.smoothing import instance_targets; instance_targets(z, y)",

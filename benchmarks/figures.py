@@ -24,12 +24,14 @@ def table(heads: list[str], rows: list[list[str]]) -> str:
 
 
 def seconds(value: float) -> str:
-    """Format a time in seconds or milliseconds."""
+    """Format a time in seconds, milliseconds or microseconds."""
     if value >= 9.95:
         return f"{value:,.0f} s"
     if value >= 0.995:
         return f"{value:.1f} s"
-    return f"{1000 * value:.0f} ms" if value >= 0.00995 else f"{1000 * value:.1f} ms"
+    if value >= 0.00995:
+        return f"{1e3 * value:.0f} ms"
+    return f"{1e3 * value:.1f} ms" if value >= 9.95e-5 else f"{1e6 * value:.0f} µs"
 
 
 def share(value: float, digits: int = 2) -> str:

@@ -234,9 +234,52 @@ MULTICLASS = {
 }
 
 
+PREDICTIONS = "predict_proba", "as_function"
+
+
 def binary() -> str:
     """Compare the times of binary calibrators."""
     return fits("bench_binary", BINARY, "rows")
+
+
+def predictions() -> str:
+    """Compare the times of predictions by fitted binary calibrators."""
+    rows = []
+    for name, sizes in (
+        ("Logistic", (1, 1_000)),
+        ("Isotonic", (1, 1_000)),
+        ("Auto", (1, 1_000, 10_000, 1_000_000)),
+    ):
+        other, library = ("probmetrics", "SVS") if name == "Auto" else ("scikit-learn",) * 2
+        for n in sizes:
+            task = f"predict {name} {n}"
+            timings = [timed("bench_binary", task, "bayescal", w) for w in PREDICTIONS]
+            timings.append(timed("bench_binary", task, other))
+            rows.append([f"`{name}`", f"{n:,}", *(seconds(t["warm_s"]) for t in timings), library])
+    heads = [*(f"`{name}`" for name in PREDICTIONS), "alternative", "alternative library"]
+    return table(["map", "rows", *heads], rows)
+
+
+def startup() -> str:
+    """List the times of first calls of a process."""
+    names = {
+        "import numpy": "`import numpy`",
+        "import sklearn.calibration": "`import sklearn.calibration`",
+        "import bayescal": "`import bayescal`",
+        "fit and predict Beta": "fit `Beta` to 999 rows, predict them",
+        "fit and predict Auto": "fit `Auto` to 999 rows, predict them",
+        "data of 1e6 x 10": "draw 1e6 x 10 probabilities with NumPy",
+        "ece of 1e6 x 10": "... and compute their ECE",
+        "fit Kernel to 10,000 x 10": "fit `Kernel` to 10,000 x 10, predict 1,000 rows",
+        "smooth 10,000 labels by density estimates": "smooth 10,000 labels by density estimates",
+        "posterior_predict": "`posterior_predict`, 50 observations, 100 points",
+    }
+    times = result("bench_import")
+    rows = [
+        [text, seconds(times["median_s"][name]), seconds(times["least_processor_s"][name])]
+        for name, text in names.items()
+    ]
+    return table(["process", "median wall time", "minimum processor time"], rows)
 
 
 def multiclass() -> str:
@@ -335,9 +378,10 @@ def why() -> str:
     return table(["benchmark, on two cores", "bayescal", "alternative", "command"], rows)
 
 
-_TABLES = arena, auto, binary, fresh, functions, harm, helps, multiclass, posterior, tied, tree
+_ACCURACY = arena, fresh, harm, helps, tied, which
+_SPEED = auto, binary, functions, multiclass, posterior, predictions, startup
 TABLES: dict[str, Callable[[], str]] = {
-    f.__name__: f for f in (*_TABLES, which, why)
+    f.__name__: f for f in (*_ACCURACY, *_SPEED, tree, why)
 } | page_tables.TABLES
 
 

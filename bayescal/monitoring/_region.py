@@ -13,7 +13,7 @@ from bayescal._core.numerics import find_root, sigmoid
 _WIDTH, _LARGEST = 0.05, 15.0
 _CELLS = int(2 * _LARGEST / _WIDTH)
 #: Bounds between which slopes and offsets are searched. The best offset for a slope may be farther
-#: away by what the slope changes log odds.
+#: away by what the slope changes log odds, and the best slope for an offset by what undoes it.
 _BOUNDS = ((0.0, 50.0), (-20.0, 20.0))
 _MAX_STEPS = 100
 #: Number of looks at histories that are kept; at most twice as many.
@@ -125,6 +125,8 @@ class Line:
         self._log_odds, self._sign, self._weights = terms
         self._at_truth = self._weights @ np.logaddexp(0, self._sign * self._log_odds)
         self._range = np.array([self._log_odds.min(initial=0), self._log_odds.max(initial=0)])
+        sizes = np.abs(self._log_odds)
+        self._least_size = sizes.min(where=sizes > 0, initial=np.inf)
         # Searches begin where the last one ended.
         self._last = [1.0, 0.0]
 
@@ -146,6 +148,8 @@ class Line:
             undone = (1 - point[0]) * self._range
             low, high = low + undone.min(), high + undone.max()
             point[1] = min(max(point[1], low), high)
+        else:
+            high += abs(point[1]) / self._least_size
         for _ in range(_MAX_STEPS):
             first, second = self.slopes(point, coordinate)
             x = point[coordinate]

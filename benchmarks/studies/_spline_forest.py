@@ -18,8 +18,8 @@ _FILES = ("adult_randomforest.npz", "predictions/adult_randomforest.npz")
 METHODS: dict[str, Callable[[], Any]] = {
     "isotonic": Isotonic,
     "Platt, of probabilities": lambda: Logistic(inputs="scores"),
-    "spline": lambda: Spline(penalty="coefficients", rule="best"),
-    "spline, default rule": Spline,
+    "spline": lambda: Spline(None, penalty="coefficients", rule="best"),
+    "spline, default rule": lambda: Spline(None),
     "logit spline, unity prior": lambda: Spline(
         "logit", 30, "coefficients", rule="best", unity_prior_weight=20.0
     ),

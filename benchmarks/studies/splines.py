@@ -36,7 +36,7 @@ P_MIN = (0.01, 0.001, 0.0001, 0.00001)
 METHODS: dict[str, Callable[[], Any]] = {
     "temperature": Temperature,
     "isotonic": lambda: OneVsRest(Isotonic()),
-    "spline": lambda: OneVsRest(Spline(penalty="coefficients", rule="best")),
+    "spline": lambda: OneVsRest(Spline(None, penalty="coefficients", rule="best")),
     "compact spline": lambda: OneVsRest(
         Spline("compact_logit", penalty="coefficients", rule="best")
     ),

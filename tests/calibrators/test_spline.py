@@ -201,10 +201,10 @@ def test_the_penalty_is_the_integral_of_the_squared_second_derivative() -> None:
 def test_strong_and_weak_penalties_have_known_limits() -> None:
     p, y, w = make_probs(150)
     line = fit_single(Regression(p[:, None], y * 1.0, w, 0.0, 0.0))
-    stiff = Spline(penalty="curvature", strength=1e12)
+    stiff = Spline(None, penalty="curvature", strength=1e12)
     result = log_odds(stiff, stiff._fit(Rows(p, y, w), 0), p)
     np.testing.assert_allclose(result, line.x[0] + line.x[1] * p, atol=1e-5)
-    flat = Spline(penalty="coefficients", strength=1e12)
+    flat = Spline(None, penalty="coefficients", strength=1e12)
     np.testing.assert_allclose(
         flat.apply(flat._fit(Rows(p, y, w), 0), p)[:, 1], np.average(y, weights=w), atol=1e-5
     )
@@ -221,7 +221,7 @@ def test_strong_and_weak_penalties_have_known_limits() -> None:
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_two_distinct_scores_leave_a_line(penalty: Any) -> None:
     p, y = np.repeat([0.2, 0.6], 5), np.array([0, 0, 0, 0, 1, 1, 1, 1, 0, 0])
-    state = Spline(penalty=penalty, strength=0.5)._fit(Rows(p, y, np.ones(10)), 0)
+    state = Spline(None, penalty=penalty, strength=0.5)._fit(Rows(p, y, np.ones(10)), 0)
     l2 = 0.0 if penalty == "curvature" else 0.5
     best = fit_single(Regression(p[:, None], y * 1.0, np.ones(10), 0.0, l2))
     assert float(state["objective"]) * 10 == pytest.approx(float(best.value), rel=1e-9)
@@ -307,12 +307,12 @@ def test_scores_next_to_one_stay_finite(largest: float) -> None:
 def test_knots_are_quantiles_of_the_distinct_scores() -> None:
     p = np.concatenate([np.full(500, 0.4), np.arange(1, 100) / 100])
     y = (np.arange(599) % 3 == 0).astype(int)
-    state = Spline(knots=9, strength=1.0)._fit(Rows(p, y, np.ones(599)), 0)
+    state = Spline(None, 9, strength=1.0)._fit(Rows(p, y, np.ones(599)), 0)
     # 99 distinct scores: ranks 0, 12.25, 24.5, ... to the nearest.
     np.testing.assert_allclose(
         state["knots"], [0.01, 0.13, 0.25, 0.38, 0.5, 0.62, 0.75, 0.87, 0.99]
     )
-    every = Spline(knots=200, strength=1.0)._fit(Rows(p, y, np.ones(599)), 0)["knots"]
+    every = Spline(None, 200, strength=1.0)._fit(Rows(p, y, np.ones(599)), 0)["knots"]
     np.testing.assert_array_equal(every, np.unique(p))
 
 
@@ -724,7 +724,7 @@ def test_draws_are_averaged_over_the_strength() -> None:
     y = (rng.random(40) < x).astype(int)
     strengths = [0.5, 50.0]
     calibration = Spline(
-        inference="laplace", strengths=strengths, num_samples=4000, random_state=0
+        None, inference="laplace", strengths=strengths, num_samples=4000, random_state=0
     ).fit(x, y)
     steps = np.linspace(-12, 12, 1201)
     slope, middle = np.meshgrid(steps, steps)
@@ -743,8 +743,32 @@ def test_draws_are_averaged_over_the_strength() -> None:
     result = calibration.predict_proba([0.8])[0, 1]
     assert result == pytest.approx(expected, abs=0.01)
     assert abs(means[0] - means[1]) > 0.1  # the strengths disagree
-    given = Spline(inference="laplace", strength=0.5, num_samples=4000, random_state=0)
+    given = Spline(None, inference="laplace", strength=0.5, num_samples=4000, random_state=0)
     assert given.fit(x, y).predict_proba([0.8])[0, 1] == pytest.approx(means[0], abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("center", "spread", "slope"), [(-5.0, 1.5, 1.0), (5.0, 1.5, 1.0), (0.0, 4.0, 0.5)]
+)
+def test_probabilities_near_zero_and_one_are_calibrated(
+    center: float, spread: float, slope: float
+) -> None:
+    """Check rare events and sharp scores, whose true log odds are a line in those of the score."""
+    at = center + spread * stats.norm.ppf((np.arange(21) + 0.5) / 21)
+    truth = expit(slope * at)
+    excess, covered = [], []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        z = rng.normal(center, spread, 2000)
+        y = (rng.random(2000) < expit(slope * z)).astype(int)
+        calibration = Spline(inference="laplace", random_state=0).fit(expit(z), y)
+        result = calibration.predict_proba(expit(at))[:, 1]
+        excess.append(stats.entropy([truth, 1 - truth], [result, 1 - result]).mean())
+        lower, upper = calibration.predict_interval(expit(at), 0.9)
+        covered.append(((lower <= truth) & (truth <= upper)).mean())
+    # A line would cost 1 / n. Splines of the probability cost 4.5 / n or more, and cover 0.6.
+    assert np.mean(excess) < 3 / 2000
+    assert np.mean(covered) > 0.8
 
 
 @pytest.mark.slow
@@ -782,17 +806,20 @@ def test_options_are_checked(options: dict[str, Any], message: str) -> None:
         Spline(**options)._check_options()
 
 
+@pytest.mark.parametrize(("rescale", "sharp"), [(None, False), ("logit", False), ("logit", True)])
 @pytest.mark.parametrize("ties", [False, True])
-def test_cells_of_very_many_rows_lose_nothing(ties: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_of_very_many_rows_lose_nothing(
+    ties: bool, rescale: Any, sharp: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng(0)
-    p = rng.beta(0.3, 0.6, 12_000)
+    p = expit(rng.normal(0, 12, 12_000)) if sharp else rng.beta(0.3, 0.6, 12_000)
     p = p.round(3) if ties else p
-    y = (rng.random(len(p)) < p**1.5).astype(int)
+    y = (rng.random(len(p)) < p.clip(0.02, 0.98) ** 1.5).astype(int)
     weights = rng.integers(1, 3, len(p)) if ties else None
     at = np.linspace(0, 1, 1001)
-    cells = Spline().fit(p, y, weights)
+    cells = Spline(rescale).fit(p, y, weights)
     monkeypatch.setattr(spline_module, "_MAX_ROWS", len(p))
-    rows = Spline().fit(p, y, weights)
+    rows = Spline(rescale).fit(p, y, weights)
     assert abs(cells.objective_ - rows.objective_) < 1e-12
     assert abs(cells.predict_proba(at) - rows.predict_proba(at)).max() < 1e-9
 

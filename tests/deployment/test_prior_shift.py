@@ -12,6 +12,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+from scipy import stats
 from scipy.integrate import quad
 from scipy.special import expit, log_expit, log_softmax, logit, softmax
 from sklearn.base import clone
@@ -630,6 +631,30 @@ def coverage(k: int, n: int, m: int, sets: int) -> float:
         lower, upper = bc.PriorShift(calibrator).fit(bend(new)).shares_interval(0.9)
         hits.append((lower <= shares) & (shares <= upper))
     return float(np.mean(hits))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("k", [2, 3])
+def test_scores_that_separate_the_classes_count_them(k: int) -> None:
+    """Check that no draw of the calibrator exchanges the classes; intervals reached 0.99."""
+    rng = np.random.default_rng(0)
+    shares = np.append(np.full(k - 1, 0.1), 1 - 0.1 * (k - 1))
+    y = rng.choice(k, 3000, p=shares)
+    known = np.arange(100) % k
+
+    def logits(codes: np.ndarray) -> np.ndarray:
+        return 6 * (rng.normal(size=(len(codes), k)) + 6 * np.eye(k)[codes])
+
+    calibrator = bc.Temperature(inputs="logits").fit(logits(known), known)
+    new = logits(y)
+    shift = bc.PriorShift(calibrator).fit(new)
+    # The posterior for labels that are known.
+    counts = np.bincount(y, minlength=k)
+    exact = stats.beta(counts + 1, 3000 + k - counts - 1)
+    np.testing.assert_allclose(shift.shares_, exact.mean(), atol=0.005)
+    lower, upper = shift.shares_interval(0.9)
+    np.testing.assert_allclose(upper - lower, exact.ppf(0.95) - exact.ppf(0.05), atol=0.01)
+    assert bc.expected_performance(calibrator, new).accuracy.value > 0.98
 
 
 @pytest.mark.slow

@@ -419,18 +419,24 @@ def test_region_is_that_of_an_optimizer_on_all_rows() -> None:
     assert bc.Monitor().offset_interval() == (-np.inf, np.inf)
 
 
+@pytest.mark.parametrize("p", [0.3, 0.45, 0.5 - 1e-9, 0.501, 0.6])
 @pytest.mark.parametrize("seed", [36, 52])
-def test_equal_predictions_do_not_tell_slopes_from_offsets(seed: int) -> None:
+def test_equal_predictions_do_not_tell_slopes_from_offsets(seed: int, p: float) -> None:
     rng = np.random.default_rng(seed)
-    p, y, weights = np.full(30, 0.3), (rng.random(30) < 0.25).astype(int), rng.random(30)
-    monitor = bc.Monitor(alpha=0.1).update(p, y, weights=weights)
+    y, weights = (rng.random(30) < 0.25).astype(int), rng.random(30)
+    monitor = bc.Monitor(alpha=0.1).update(np.full(30, p), y, weights=weights)
     threshold = np.log(0.1) + monitor._evidence[0].log_plain_evidence
 
     def excess(q: float) -> float:
-        return float(weights @ np.where(y == 1, np.log(q / 0.3), np.log((1 - q) / 0.7)) - threshold)
+        log_ratios = np.where(y == 1, np.log(q / p), np.log((1 - q) / (1 - p)))
+        return float(weights @ log_ratios - threshold)
 
-    # The least offset has slope 0, and large slopes have large offsets.
-    assert monitor.offset_interval() == pytest.approx((logit(brentq(excess, 1e-9, 0.2)), np.inf))
+    # An end has slope 0, and large slopes have large offsets: the other one is infinite.
+    share = weights @ y / weights.sum()
+    bracket = (1e-9, share) if p < 0.5 else (share, 1 - 1e-9)
+    end = logit(brentq(excess, *bracket, xtol=1e-14))
+    expected = (end, np.inf) if p < 0.5 else (-np.inf, end)
+    assert monitor.offset_interval() == pytest.approx(expected, abs=1e-6)
     assert monitor.slope_interval() == (0.0, np.inf)
     assert not np.isnan(monitor.confidence_sequence()["offset"]).any()
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from bayescal._core.arrays import AnyArray, Array, UserData, XArray, namespace
 from bayescal._core.blas import single_threaded_blas
+from bayescal._core.numerics import sigmoid
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.log_odds import LogOddsCalibrator
 from bayescal.calibrators.binary.spline.basis import (
@@ -33,6 +34,7 @@ from bayescal.data.given import BLOCKS
 from bayescal.data.order.equal_rows import is_first
 from bayescal.data.order.ranking import merged_rows
 from bayescal.data.rows import Rows, Source
+from bayescal.data.scores import least_of_classes
 from bayescal.regression.binary.compress import gauss_points
 from bayescal.regression.binary.posterior import Target
 from bayescal.regression.draws import Draws, one_chain
@@ -50,13 +52,15 @@ _PRIOR = (
 )
 #: More rows than this are summarized by cells, this many between knots, for the final fit.
 _MAX_ROWS, _CELLS_BETWEEN_KNOTS = 1 << 12, 8
+#: Maximal width of a cell of log odds, and log odds above which each score is a cell.
+_MAX_WIDTH, _FAR = 0.1, 23.0
 #: Limits of the automatic epsilon of the logit.
 _EPSILONS = 1e-16, 1e-4
 
 
 @dataclass(eq=False, repr=False)
 class Spline(LogOddsCalibrator):
-    r"""Spline calibration: log odds that are a natural cubic spline in the probability.
+    r"""Spline calibration: log odds that are a natural cubic spline in those of the score.
 
     The fit minimizes the negative log likelihood plus a penalty. The published "coefficients" is
     :math:`\tfrac\lambda2 \sum_k \theta_k^2` over all coefficients of the natural cubic basis but
@@ -77,10 +81,11 @@ class Spline(LogOddsCalibrator):
 
     Parameters
     ----------
-    rescale : {None, "compact_logit", "logit"}
-        Argument of the spline: the probability, its :func:`compact_logit`, or its logit. For rare
-        events prefer the logit: in 40 simulated sets of 1,000 rows with mean probability 0.02, the
-        log loss exceeded that of the true probabilities by 0.0042 with it, and by 0.0092 without.
+    rescale : {"logit", "compact_logit", None}
+        Argument of the spline: the logit of the probability, its :func:`compact_logit`, or the
+        probability itself, as published. The published argument is too stiff where probabilities
+        are near 0 or 1: in ten simulated truths with 1,000 rows, the log loss exceeds that of the
+        true probabilities by 0.0034 to 0.0366 with it, and by 0.0029 to 0.0070 with the logit.
     knots : int or sequence of float
         The maximal number of knots, which are quantiles of the distinct scores; or the knots, three
         or more probabilities.
@@ -116,7 +121,7 @@ class Spline(LogOddsCalibrator):
 
     Notes
     -----
-    Published algorithms: ``Spline(penalty="coefficients", rule="best")`` is algorithm 1. With
+    Published algorithms: ``Spline(None, penalty="coefficients", rule="best")`` is algorithm 1. With
     ``rescale="compact_logit"`` it is algorithm 2, inside ``OneVsRest`` algorithm 3, and inside
     ``CalibratedClassifier(cv=5)`` algorithm 4. The author's package splinecalib 0.0.13 is similar
     to ``Spline("logit", 30, "coefficients", rule="best", unity_prior_weight=20)``; it differs by a
@@ -128,8 +133,8 @@ class Spline(LogOddsCalibrator):
     of its evidence, computed on at most 512 points that summarize the rows. Intervals and posterior
     means therefore do not depend on the strength that cross-validation chose. A fixed strength and
     "nuts" treat the strength as known. In simulations with 20, 100 and 1,000 rows, intervals of
-    level 0.9 covered 82 to 98 % of calibrated, straight, bent and constant log odds, on average
-    over the scores, and 87, 75 and 71 % of log odds with a wave, which are smoothed
+    level 0.9 covered 85 to 98 % of calibrated, straight, bent and constant log odds, on average
+    over the scores, and 90, 77 and 91 % of log odds with a wave, which are smoothed
     (``benchmarks/coverage_bands.py``).
 
     O(n log n + n) time to fit, with 30 columns; O(m) to apply. Rows in blocks take two passes,
@@ -148,10 +153,10 @@ class Spline(LogOddsCalibrator):
     >>> p = np.linspace(0.05, 0.95, 60)
     >>> y = np.arange(60) * 7 % 10 < 10 * p**2
     >>> bc.Spline().fit(p, y).predict_proba([0.5, 0.8])[:, 1].round(2).tolist()
-    [0.34, 0.57]
+    [0.32, 0.63]
     """
 
-    rescale: Literal["compact_logit", "logit"] | None = None
+    rescale: Literal["compact_logit", "logit"] | None = "logit"
     knots: int | Sequence[float] = 200
     penalty: Penalty = "symmetric"
     strength: float | Literal["cv"] = "cv"
@@ -218,11 +223,14 @@ class Spline(LogOddsCalibrator):
 
         Between knots the functions are cubic. Cells are so narrow that the loss is cubic as well.
         """
-        if rows.n <= _MAX_ROWS or self.rescale or self.unity_prior_weight:
+        if rows.n <= _MAX_ROWS or self.rescale == "compact_logit" or self.unity_prior_weight:
             return rows
         scores, y, weights = rows.all()
+        scores = self._rescaled(state, scores)
         knots, parts = state["knots"], np.arange(_CELLS_BETWEEN_KNOTS) / _CELLS_BETWEEN_KNOTS
         borders = np.append(knots[:-1, None] + np.diff(knots)[:, None] * parts, knots[-1])
+        if self.rescale:
+            borders = np.union1d(borders, np.arange(knots[0], knots[-1], _MAX_WIDTH))
         points = []
         for label in (0, 1):
             # Positions are several times faster than a mask, which no processor foresees.
@@ -230,8 +238,14 @@ class Spline(LogOddsCalibrator):
             of_label = scores[used]
             starts = np.zeros(len(of_label) + 1, bool)
             starts[np.searchsorted(of_label, borders)] = starts[:1] = True
+            if self.rescale:
+                # Probabilities this close to one have few digits, and none between two of them.
+                starts[:-1] |= (of_label > _FAR) & is_first(of_label)
             points.append(gauss_points(of_label, weights[used], starts[:-1]))
         nodes, mass = np.concatenate(points, axis=1)
+        if self.rescale:
+            small = sigmoid(-abs(nodes))
+            nodes = np.where(nodes < 0, small, 1 - small)
         return Rows(nodes, np.repeat([0, 1], [part.shape[1] for part in points]), mass)
 
     def _sample(self, state: State, rows: Source, seed: int) -> Draws:
@@ -304,12 +318,11 @@ class Spline(LogOddsCalibrator):
     def _epsilon_of(self, scores: np.ndarray) -> float:
         if self.epsilon != "auto":
             return float(self.epsilon)
-        below = scores[scores < 1]
         if self.rescale == "compact_logit":
+            below = scores[scores < 1]
             least = 1 - below.max() if below.size else 0.5
             return float(10 ** (np.floor(np.log10(least)) - 1))
-        inside = below[below > 0]
-        least = np.minimum(inside, 1 - inside).min(initial=0.5)
+        least = least_of_classes(scores)[1].min(initial=0.5)
         return float(np.clip(2.0 ** (np.round(np.log2(least)) - 1), *_EPSILONS))
 
     def _penalties(self, state: State, p: int) -> np.ndarray:

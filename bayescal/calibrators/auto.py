@@ -44,8 +44,6 @@ from bayescal.data.labels import read_labels, read_many
 from bayescal.data.scores import Inputs, check_inputs, convert, widen
 from bayescal.data.weights import check_weights
 
-__all__ = ["Auto"]
-
 
 def _has_interval(self: Auto) -> bool:
     (part,) = getattr(self, "calibrators_", [None])

@@ -24,8 +24,6 @@ from bayescal.calibrators.base.dispatch import as_fitted, keep_options
 from bayescal.calibrators.base.estimator import Estimator
 from bayescal.calibrators.combine.classifier.calibrator import CalibratedClassifier
 
-__all__ = ["load", "save"]
-
 _FORMAT = "bayescal calibrator"
 _VERSION = 3
 #: Errors that decoding a damaged file may raise.

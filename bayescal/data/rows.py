@@ -13,8 +13,6 @@ from bayescal._core.chunks import slices
 from bayescal._core.lazy import jax
 from bayescal._core.threads import threads
 
-__all__ = ["Designs", "Merge", "Rows", "Source", "Sums", "add", "compiled", "greatest"]
-
 Result = TypeVar("Result")
 #: Sums over rows: arrays by name.
 Sums: TypeAlias = dict[str, np.ndarray]

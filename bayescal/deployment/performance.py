@@ -19,8 +19,6 @@ from bayescal.data.weights import check_weights
 from bayescal.deployment.prior_shift import PriorShift
 from bayescal.deployment.recalibration import shifted
 
-__all__ = ["Expectation", "ExpectedPerformance", "expected_performance"]
-
 #: Largest number of rows with simulated labels, and simulations per draw.
 _MAX_SIMULATED, _SIMULATIONS = 1000, 50
 #: Numbers held in memory at once.

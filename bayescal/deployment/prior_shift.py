@@ -53,8 +53,6 @@ from bayescal.inference import read_class_prior
 if TYPE_CHECKING:
     from numpyro.distributions import Distribution
 
-__all__ = ["PriorShift"]
-
 #: Number of classes above which the check is computed on first access.
 _QUICK_CLASSES = 20
 #: Probabilities below this are rounding errors.

@@ -29,18 +29,6 @@ from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.base.draws import ends_of_draws, map_rows
 from bayescal.data.checks import check_class_prior
 
-__all__ = [
-    "NUM_DRAWS",
-    "Recalibration",
-    "as_rows",
-    "draw_recalibrations",
-    "ends_of_few",
-    "exact",
-    "merge_rows",
-    "recalibrated",
-    "shifted",
-]
-
 #: Number of draws of the recalibration.
 NUM_DRAWS = 40
 #: Prior standard deviations: slope, offset, curvature for two classes; slope, offsets for more.

@@ -27,24 +27,6 @@ if TYPE_CHECKING:
     from numpyro.distributions import Distribution
     from typing_extensions import TypeIs
 
-__all__ = [
-    "Choose",
-    "Parameter",
-    "Prior",
-    "Site",
-    "cut_at_zero",
-    "draw",
-    "fit_shapes",
-    "is_distribution",
-    "log_density",
-    "make_prior",
-    "model_sites",
-    "stack_priors",
-    "walk",
-    "widen",
-]
-
-
 #: Number of draws with which a prior is checked for values that are not positive.
 _NUM_CHECKED_DRAWS = 4096
 #: A parameter as users pass it; None if it is left out.

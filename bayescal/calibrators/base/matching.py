@@ -20,8 +20,6 @@ from bayescal._core.chunks import slices
 from bayescal.data.history import History
 from bayescal.data.rows import Source, Sums
 
-__all__ = ["Stages", "match_gradients"]
-
 #: Numbers in the scores of the rows whose gradients are computed at once.
 _NUMBERS = 1 << 19
 #: Rows from which second moments of gradients are computed.

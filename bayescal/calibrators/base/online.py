@@ -25,8 +25,6 @@ from bayescal.data.label_names import Classes, class_array
 from bayescal.data.rows import Rows, Sums
 from bayescal.data.scores import convert
 
-__all__ = ["RATES", "OnlineCalibrator"]
-
 #: The arrays of a history, with past losses and weights of rates, and the kind of scores.
 Entries: TypeAlias = dict[str, Any]
 #: Rates of forgetting that "auto" compares, and the factor by which it forgets their past losses.

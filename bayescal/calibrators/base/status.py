@@ -10,8 +10,6 @@ from bayescal._core.arrays import AnyModel
 from bayescal._core.optimize import Status
 from bayescal._core.warnings import frames_to_caller
 
-__all__ = ["keep_status", "remedies"]
-
 _REMEDY = {
     Status.LIMIT: "the fit stopped before its optimum; scale the scores or leave out extreme ones",
     Status.UNBOUNDED: (

@@ -14,8 +14,6 @@ from bayescal.data.order.ranking import distinct_scores, middles, single_middles
 from bayescal.data.rows import Source
 from bayescal.data.scores import two_columns
 
-__all__ = ["BBQ"]
-
 #: Relative weight below which a model changes no digit of the average.
 _NEGLIGIBLE = 1e-18
 

@@ -18,8 +18,6 @@ from bayescal.calibrators.binary.pooling import (
 from bayescal.data.order.ranking import Ranking
 from bayescal.data.rows import Source, Sums
 
-__all__ = ["CenteredIsotonic"]
-
 
 @dataclass(eq=False, repr=False)
 class CenteredIsotonic(MonotoneCalibrator):

@@ -26,8 +26,6 @@ from bayescal.data.order.ranking import Ranking, single_middles
 from bayescal.data.rows import Rows, Source, Sums, weight_of_row
 from bayescal.data.scores import Domain, two_columns
 
-__all__ = ["Histogram"]
-
 #: More rows than this count as this many: their probabilities are known.
 _MOST_ROWS = 1e15
 

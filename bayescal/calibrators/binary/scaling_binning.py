@@ -17,8 +17,6 @@ from bayescal.data.checks import check_count, check_level
 from bayescal.data.rows import Source, Sums, weight_of_row
 from bayescal.data.scores import two_columns
 
-__all__ = ["ScalingBinning"]
-
 
 @dataclass(eq=False, repr=False)
 class ScalingBinning(OrderCalibrator):

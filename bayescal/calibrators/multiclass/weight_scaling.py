@@ -28,8 +28,6 @@ from bayescal.data.checks import check_choice, check_count
 from bayescal.data.rows import Source
 from bayescal.data.scores import Domain
 
-__all__ = ["WeightScaling"]
-
 
 class _Sums(NamedTuple):
     """Weights, mean accuracies and mean confidences of b bins; NaN for empty bins."""

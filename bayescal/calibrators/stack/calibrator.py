@@ -44,8 +44,6 @@ from bayescal.data.kept_rows import KeptRows
 from bayescal.data.rows import Rows, Source, Sums
 from bayescal.regression.binary.posterior import Draws
 
-__all__ = ["StackedScaling"]
-
 #: State entries: log probabilities (m, members) of held-out labels, and their weights.
 _HELD_OUT, _HELD_OUT_WEIGHTS = "held_out", "held_out_weights"
 #: State entries: scores (m, k) of a sample of rows, and their weights.

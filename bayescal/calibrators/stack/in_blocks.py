@@ -44,8 +44,6 @@ from bayescal.data.order.classes import class_moments, order_by_moments
 from bayescal.data.rows import Rows, Sums
 from bayescal.regression.softmax.objective import split
 
-__all__ = ["Mixed", "fit_stack_of_blocks"]
-
 #: Largest gain of the last step of weights; the next step would gain about its square.
 _SMALL = 2e-7
 #: Parts of the evaluation of a mixture: its log likelihood, the gradient and minus the Hessian.

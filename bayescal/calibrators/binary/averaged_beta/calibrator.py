@@ -44,8 +44,6 @@ from bayescal.data.given import EVERYWHERE
 from bayescal.data.rows import Source, weight_of_row
 from bayescal.data.scores import transform
 
-__all__ = ["AveragedBeta"]
-
 #: With more points than this, a fit starts from cells of this proportion of a class and this width.
 _MAX_DIRECT_POINTS, _COARSE_CELL = 100, (1 / 40, 0.2)
 #: The prior odds of the unchanged scores are 5 / (n + 20).

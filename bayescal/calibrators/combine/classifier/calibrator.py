@@ -43,8 +43,6 @@ from bayescal.data.fitted import read_label_rows
 from bayescal.data.labels import class_labels, in_columns
 from bayescal.data.weights import check_weights
 
-__all__ = ["CalibratedClassifier"]
-
 
 def _has_interval(owner: CalibratedClassifier) -> bool:
     fitted = getattr(owner, "calibrators_", None)

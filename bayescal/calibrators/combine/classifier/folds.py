@@ -33,8 +33,6 @@ from bayescal.data.folds.deal import fold_features
 from bayescal.data.label_names import class_array, label_list
 from bayescal.data.labels import find_positions
 
-__all__ = ["Part", "cross_fitted", "fit_calibrator", "fit_fold", "make_folds"]
-
 
 class Splitter(Protocol):
     """An object like scikit-learn's that splits rows into training and test rows."""

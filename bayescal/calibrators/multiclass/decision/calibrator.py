@@ -27,8 +27,6 @@ from bayescal.data.given import BLOCKS, MEMORY
 from bayescal.data.order.ranking import order_of_classes
 from bayescal.data.rows import Rows, Source, Sums
 
-__all__ = ["Decision"]
-
 #: Maximal number of steps in cross-validation, number of steps without improvement after which it
 #: stops, and number of folds.
 _MAX_STEPS, _PATIENCE, _FOLDS = 20, 5, 5

@@ -19,8 +19,6 @@ from bayescal.calibrators.multiclass.top_logits.temperature import fit_top_inver
 from bayescal.data.rows import Source, Sums, greatest
 from bayescal.data.top_logits import Top, label_columns, offsets, top_probabilities, unpack
 
-__all__ = ["TopVector"]
-
 #: Numbers in the packed rows that are processed at once.
 _NUMBERS = 1 << 18
 #: Parameters, and the diagonal blocks (3, c) of the Hessian at them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -271,15 +271,11 @@ def _simulate(
     below = np.cumsum(probs, axis=2)[..., :-1]
     rows = np.arange(probs.shape[1])
     sums = np.empty((len(probs), simulations, len(losses)))
-    for index in _pairs(len(probs), simulations):
+    for index in np.ndindex(len(probs), simulations):
         u = rng.random(len(rows))
         labels = (u[:, None] > below[index[0]]).sum(axis=1)
         sums[index] = losses[:, rows, labels].sum(axis=1)
     return sums
-
-
-def _pairs(draws: int, simulations: int) -> Iterator[tuple[int, ...]]:
-    return iter(np.ndindex(draws, simulations))
 
 
 def _expectation(draws: _Draws, index: int, level: float, low: float, high: float) -> Expectation:

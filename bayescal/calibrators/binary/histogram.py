@@ -114,31 +114,21 @@ class Histogram(OrderCalibrator):
         return "probability" if self.binning == "equal_width" else "order"
 
     def _fit(self, rows: Source, seed: int) -> State:
-        return {**self._fit_bins(rows), "unit": np.asarray(weight_of_row(rows))}
-
-    def _fit_bins(self, rows: Source) -> State:
         if self.binning == "equal_width":
             # Quotients are rounded correctly, unlike linspace: 0.2 is on the border 3 / 15.
             edges = np.arange(1, self.bins) / self.bins
             sums = rows.total(partial(_sums_of_equal_width, self.bins))
             weight, positive = sums["weight"], sums["positive"]
-            centers = (np.arange(self.bins) + 0.5) / self.bins
-            return {
-                "edges": edges,
-                "values": self._posterior_means(positive, weight, centers),
-                "bin_weights": weight,
-            }
-        edges, weight, positive = equal_mass_bins(rows, self.bins)
-        values = self._posterior_means(positive, weight, np.full(len(weight), 0.5))
-        return {"edges": edges, "values": values, "bin_weights": weight}
-
-    def _posterior_means(
-        self, positive: np.ndarray, weight: np.ndarray, center: np.ndarray
-    ) -> np.ndarray:
-        """Compute the posterior means (k,) of the bins, or prior means for bins without rows."""
+            center = (np.arange(self.bins) + 0.5) / self.bins
+        else:
+            edges, weight, positive = equal_mass_bins(rows, self.bins)
+            center = np.full(len(weight), 0.5)
+        # Posterior means, and prior means of bins without rows.
         prior = float(self.prior_weight)
         total = weight + prior
-        return np.divide(positive + prior * center, total, out=center, where=weight > 0)
+        values = np.divide(positive + prior * center, total, out=center, where=weight > 0)
+        unit = np.asarray(weight_of_row(rows))
+        return {"edges": edges, "values": values, "bin_weights": weight, "unit": unit}
 
     def _apply(self, state: State, scores: XArray) -> XArray:
         return two_columns(take_step(state["values"], self._find_bins(state, scores), scores))
@@ -254,7 +244,8 @@ def _cut_on_device(
     return jnp.stack([cuts.astype(float), *beside, mass[cuts], positive[cuts]])
 
 
-def _sums_of_equal_width(bins: int, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
+def _sums_of_equal_width(bins: int, rows: Rows) -> Sums:
+    scores, y, weights = rows
     xp = np if on_host(scores) else jnp
     index = width_cell_of_any(scores, bins, xp)
     terms = {"weight": weights, "positive": weights * y}

@@ -14,7 +14,7 @@ from bayescal.calibrators.binary.histogram import equal_mass_bins, interval_of_b
 from bayescal.calibrators.binary.logistic import Logistic
 from bayescal.calibrators.binary.monotone import OrderCalibrator
 from bayescal.data.checks import check_count, check_level
-from bayescal.data.rows import Source, Sums, weight_of_row
+from bayescal.data.rows import Rows, Source, Sums, weight_of_row
 from bayescal.data.scores import two_columns
 
 
@@ -124,10 +124,8 @@ class ScalingBinning(OrderCalibrator):
         return lower[index], upper[index]
 
 
-def _scaled_sums(
-    theta: State, edges: np.ndarray, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
-) -> Sums:
+def _scaled_sums(theta: State, edges: np.ndarray, rows: Rows) -> Sums:
     """Sum the weighted probabilities of the logistic map in each bin."""
-    scaled = weights * Logistic().apply(theta, scores)[:, 1]
-    index = np.searchsorted(edges, scores)
+    scaled = rows.weights * Logistic().apply(theta, rows.scores)[:, 1]
+    index = np.searchsorted(edges, rows.scores)
     return {"scaled": np.bincount(index, scaled, len(edges) + 1)}

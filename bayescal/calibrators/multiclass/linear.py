@@ -240,9 +240,9 @@ def _no_parameters(penalty: np.ndarray) -> Minimum:
     return Minimum(zeros, np.asarray(0.0), 0.0, 0, Status.CONVERGED, zeros)
 
 
-def _expected(inverse: float, scores: XArray, y: np.ndarray, weights: np.ndarray) -> Sums:
-    weights = namespace(scores).asarray(weights)
-    return {"expected": np.asarray(weights @ scaled_softmax(scores, inverse))}
+def _expected(inverse: float, rows: Rows) -> Sums:
+    weights = namespace(rows.scores).asarray(rows.weights)
+    return {"expected": np.asarray(weights @ scaled_softmax(rows.scores, inverse))}
 
 
 def _missing(rows: Source, present: np.ndarray) -> State:

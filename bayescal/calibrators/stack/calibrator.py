@@ -294,7 +294,7 @@ class StackedScaling(ParametricCalibrator):
                 squares = every.weights if rows.whole else every.weights**2
                 plain = row_losses_of_logits(every.scores, every.y, rows.reader.least)
                 given = state["held_out_losses"], plain, every.weights, squares
-                expected = _add_expected(state, rows.whole, rows.reader.least, *every)
+                expected = _add_expected(state, rows.whole, rows.reader.least, every)
                 state["held_out_moments"] = np.concatenate([loss_moments(*given), expected["sums"]])
             return {**state, "rows": np.asarray(rows.n)}
         names, count = self._choose(rows.units, rows.k)
@@ -422,15 +422,9 @@ def _state(names: list[str], stack: Stack, sample: Rows) -> State:
     }
 
 
-def _add_expected(
-    state: State,
-    whole: bool,
-    least: np.ndarray | None,
-    scores: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
-) -> Sums:
+def _add_expected(state: State, whole: bool, least: np.ndarray | None, rows: Rows) -> Sums:
     """Compute sums (1, 3) of the losses that the fit expects of some of its rows, for moments."""
+    scores, y, weights = rows
     members, stack = _stack(state)
     probs = mixture_on_host(members, stack, state["stack_weights"], scores)
     expected = expected_of_probs(probs, y, class_losses_of_logits(scores, least))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, XArray, matmul, namespace
+from bayescal.data.rows import Rows, Sums
 
 #: Digits to which moments are rounded, since sums in another order differ in the last ones.
 _DIGITS = 10
@@ -22,18 +23,17 @@ def canonical_order(scores: XArray, y: np.ndarray, weights: np.ndarray) -> np.nd
     NumPy's or JAX's.
     """
     xp = namespace(scores)
-    largest = float(xp.max(xp.abs(_bounded(scores))))
-    return order_by_moments(class_moments(weights.sum(), largest, scores, y, weights)["moments"])
+    largest, rows = float(xp.max(xp.abs(_bounded(scores)))), Rows(scores, y, weights)
+    return order_by_moments(class_moments(weights.sum(), largest, rows)["moments"])
 
 
-def class_moments(
-    total: float, largest: float, scores: XArray, y: np.ndarray, weights: np.ndarray
-) -> dict[str, np.ndarray]:
+def class_moments(total: float, largest: float, rows: Rows) -> Sums:
     """Compute moments (4, k) of each class; those of parts of the rows add up.
 
     ``total`` is the sum of all weights and ``largest`` the greatest size of a score.
     """
-    xp, k, proportion = namespace(scores), scores.shape[1], weights / total
+    (scores, y, weights), k = rows, rows.k
+    xp, proportion = namespace(scores), weights / total
     bounded = _bounded(scores) / max(min(largest, LARGEST), np.finfo(float).tiny)
     label_scores = np.asarray(bounded[np.arange(len(y)), y])
     on_device = xp.asarray(proportion)

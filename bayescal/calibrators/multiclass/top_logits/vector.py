@@ -19,6 +19,9 @@ from bayescal.calibrators.multiclass.top_logits.temperature import fit_top_inver
 from bayescal.data.rows import Rows, Source, Sums, greatest
 from bayescal.data.top_logits import Top, label_columns, offsets, top_probabilities, unpack
 
+#: Arrays by their axes.
+Theta: TypeAlias = 'Float[np.ndarray, " parameters"]'
+
 #: Numbers in the packed rows that are processed at once.
 _NUMBERS = 1 << 18
 #: Parameters, and the diagonal blocks (3, c) of the Hessian at them.
@@ -130,9 +133,7 @@ def _fit_factors(rows: Source, groups: ClassGroups, inverse: float) -> Minimum[n
         sums = rows.total(partial(_factor_sums, groups, theta), numbers=_NUMBERS)
         return Point(sums["value"], sums["gradient"], (theta, sums["diagonal"]))
 
-    def product(
-        state: _HessianState, vector: Float[np.ndarray, " parameters"]
-    ) -> Float[np.ndarray, " parameters"]:
+    def product(state: _HessianState, vector: Theta) -> Theta:
         product = partial(_factor_products, groups, state[0], vector)
         return rows.total(product, numbers=_NUMBERS)["image"]
 
@@ -174,7 +175,7 @@ def _sum_by_group(group: np.ndarray, c: int, *parts: np.ndarray) -> np.ndarray:
     return np.concatenate([np.bincount(group.ravel(), part.ravel(), c) for part in parts])
 
 
-def _factor_sums(groups: ClassGroups, theta: Float[np.ndarray, " parameters"], rows: Rows) -> Sums:
+def _factor_sums(groups: ClassGroups, theta: Theta, rows: Rows) -> Sums:
     """Compute the loss, its gradient, and diagonal blocks of a bound of its Hessian."""
     scores, y, weights = rows
     top, group, offset = groups.columns(scores)
@@ -197,12 +198,7 @@ def _factor_sums(groups: ClassGroups, theta: Float[np.ndarray, " parameters"], r
     }
 
 
-def _factor_products(
-    groups: ClassGroups,
-    theta: Float[np.ndarray, " parameters"],
-    vector: Float[np.ndarray, " parameters"],
-    rows: Rows,
-) -> Sums:
+def _factor_products(groups: ClassGroups, theta: Theta, vector: Theta, rows: Rows) -> Sums:
     """Multiply the Hessian by a vector."""
     top, group, offset = groups.columns(rows.scores)
     probs = softmax(top.x + _affine(top.x, group, theta) + offset)
@@ -212,12 +208,7 @@ def _factor_products(
     return {"image": _sum_by_group(group, groups.size, residual, residual * top.x)}
 
 
-def _movement(
-    groups: ClassGroups,
-    theta: Float[np.ndarray, " parameters"],
-    step: Float[np.ndarray, " parameters"],
-    rows: Rows,
-) -> Sums:
+def _movement(groups: ClassGroups, theta: Theta, step: Theta, rows: Rows) -> Sums:
     """Compute the largest change of logits by a step, relative to their size."""
     top, group, offset = groups.columns(rows.scores)
     used = np.isfinite(offset)

@@ -89,11 +89,8 @@ class BBQ(OrderCalibrator):
     model_weights_: np.ndarray = field(init=False)
 
     _domain = "probability"
-
-    @property
-    def symmetric(self) -> bool:
-        """False: exchanging the classes may move single rows to the next bin."""
-        return False
+    # Exchanging the classes may move single rows to the next bin.
+    _symmetric = False
 
     def _check_options(self) -> None:
         if not 1 <= self.range_factor <= 100:

@@ -96,6 +96,8 @@ class Histogram(OrderCalibrator):
     bin_weights_: np.ndarray = field(init=False)
 
     _sources: ClassVar[frozenset[str]] = EVERYWHERE
+    # Exchanging the classes may move single rows to the next bin.
+    _symmetric = False
 
     def _check_options(self) -> None:
         check_count(self.bins, "bins")
@@ -103,11 +105,6 @@ class Histogram(OrderCalibrator):
         check_real(self.prior_weight, "prior_weight")
         if not 0 <= self.prior_weight < np.inf:
             raise ValueError(f"prior_weight must not be negative, got {self.prior_weight}")
-
-    @property
-    def symmetric(self) -> bool:
-        """False: exchanging the classes may move single rows to the next bin."""
-        return False
 
     @property
     def domain(self) -> Domain:

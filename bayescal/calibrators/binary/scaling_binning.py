@@ -66,11 +66,8 @@ class ScalingBinning(OrderCalibrator):
     intercept_: float = field(init=False)
 
     _domain = "real"
-
-    @property
-    def symmetric(self) -> bool:
-        """False: exchanging the classes may move single rows to the next bin."""
-        return False
+    # Exchanging the classes may move single rows to the next bin.
+    _symmetric = False
 
     def _check_options(self) -> None:
         check_count(self.bins, "bins")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +16,7 @@ from bayescal._core.blas import single_threaded_blas
 from bayescal._core.keys import seed_of
 from bayescal._core.keywords import AcceptsOtherWords
 from bayescal._core.numerics import ignoring_underflow
-from bayescal._core.warnings import AccuracyWarning, frames_to_caller
+from bayescal._core.warnings import AccuracyWarning, warn
 from bayescal.calibrators.base.dispatch import published_at_once
 from bayescal.calibrators.base.draws import mean_of_draws
 from bayescal.calibrators.base.function import PredictFunction, Tree
@@ -281,7 +280,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
             quick = self.populations_ is None and k <= _QUICK_CLASSES
             check = self.check_ if quick else None
             if isinstance(check, ShiftCheck) and check.p_value < 0.01:
-                warnings.warn(str(check), AccuracyWarning, stacklevel=frames_to_caller())
+                warn(str(check), AccuracyWarning)
         return self
 
     @property

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-
 from sklearn.exceptions import ConvergenceWarning
 
 from bayescal._core.arrays import AnyModel
 from bayescal._core.optimize import Status
-from bayescal._core.warnings import frames_to_caller
+from bayescal._core.warnings import warn
 
 _REMEDY = {
     Status.LIMIT: "the fit stopped before its optimum; scale the scores or leave out extreme ones",
@@ -37,8 +35,4 @@ def keep_status(estimator: AnyModel, status: Status, remedy: dict[Status, str]) 
     estimator.status_ = status.name.lower()
     if status != Status.CONVERGED:
         title = estimator._title() if hasattr(estimator, "_title") else type(estimator).__name__
-        warnings.warn(
-            f"{title}: {remedy[status]}",
-            ConvergenceWarning,
-            stacklevel=frames_to_caller(),
-        )
+        warn(f"{title}: {remedy[status]}", ConvergenceWarning)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -237,16 +236,11 @@ class Evidence:
             setattr(self, name, array)
 
 
-def _finite_or_none(values: Sequence[object]) -> list[object]:
+def _finite_or_none(value: Any) -> Any:
     """Replace infinities in nested lists by None, because JSON has no infinity."""
-    return [
-        _finite_or_none(value)
-        if isinstance(value, list)
-        else None
-        if value in (np.inf, -np.inf)
-        else value
-        for value in values
-    ]
+    if isinstance(value, list):
+        return [_finite_or_none(entry) for entry in value]
+    return None if value in (np.inf, -np.inf) else value
 
 
 def _log_shares(first: np.ndarray, end: np.ndarray) -> np.ndarray:

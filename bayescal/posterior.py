@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from bayescal._core.keywords import other_words
 from bayescal._core.lazy import jax
 from bayescal._core.padding import pad_axis
 from bayescal._core.precision import float64
-from bayescal._core.warnings import AccuracyWarning, SamplingWarning, frames_to_caller
+from bayescal._core.warnings import AccuracyWarning, SamplingWarning, warn
 from bayescal.data import checks
 from bayescal.data.label_names import match_columns
 from bayescal.data.labels import code_labels
@@ -356,11 +355,10 @@ def _check_integration(setup: Setup, summary: Summary[np.ndarray], layout: Batch
         )
     error = summary.quadrature_error
     if (error >= ROUGH_RULE).any():
-        warnings.warn(
+        warn(
             f"quadrature may be off by a relative {np.max(error):.1g}: the posterior is too rough "
             f"for {size} nodes per parameter; use integrator='importance' or 'nuts'",
             AccuracyWarning,
-            stacklevel=frames_to_caller(),
         )
     chains = summary.divergences >= 0
     few = (rule.weighted | chains) & ~(summary.ess >= _MIN_EFFECTIVE_DRAWS)
@@ -394,16 +392,15 @@ def _check_integration(setup: Setup, summary: Summary[np.ndarray], layout: Batch
             "use integrator='quadrature' (up to three scalar parameters) or a tighter prior, or "
             "more samples"
         )
-    warnings.warn(message, SamplingWarning, stacklevel=frames_to_caller())
+    warn(message, SamplingWarning)
 
 
 def _warn_of_ends(names: list[str]) -> None:
     """Warn about parameters whose posterior is improper."""
     if names:
-        warnings.warn(
+        warn(
             f"the posterior of {', '.join(names)} lies at an end of the prior's support, and so "
             "seems improper: scores of a class may be equal; use a prior with less density there, "
             "such as InverseGamma or LogNormal for sigma",
             SamplingWarning,
-            stacklevel=frames_to_caller(),
         )

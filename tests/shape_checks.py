@@ -179,6 +179,25 @@ def check_shapes(function: FunctionType) -> FunctionType:
     return functools.update_wrapper(checked, function)
 
 
+class Expand(ast.NodeTransformer):
+    """Replaces the names of aliases, texts that declare a shape, by what they stand for."""
+
+    def visit_Module(self, node: ast.Module) -> ast.AST:
+        self.aliases: dict[str, str] = {}
+        for part in node.body:
+            match part:
+                case ast.AnnAssign(ast.Name(name), value=ast.Constant(str(text))):
+                    if HAS_SHAPE.search(text):
+                        self.aliases[name] = text
+        return self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if node.id not in self.aliases or isinstance(node.ctx, ast.Store):
+            return node
+        shape = ast.parse(self.aliases[node.id], mode="eval").body
+        return ast.fix_missing_locations(ast.copy_location(shape, node))
+
+
 class Decorate(ast.NodeTransformer):
     """Adds the decorator below others, which compile or cache the function."""
 
@@ -200,7 +219,8 @@ class Loader(SourceFileLoader):
         source = self.get_data(self.path)
         if MODULE.encode() not in source:
             return super().get_code(fullname)
-        return compile(Decorate().visit(ast.parse(source)), self.path, "exec", dont_inherit=True)
+        tree = Decorate().visit(Expand().visit(ast.parse(source)))
+        return compile(tree, self.path, "exec", dont_inherit=True)
 
     def exec_module(self, module: ModuleType) -> None:
         setattr(module, DECORATOR, check_shapes)

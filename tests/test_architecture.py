@@ -37,9 +37,9 @@ LAYERS = (
     "deployment",
     "losses",
     "datasets",
+    "monitoring",
     "plots",
     "evaluation",
-    "monitoring",
     "sweeps",
     "adapters",
     "cli",
@@ -182,8 +182,7 @@ def cycle_faults(package: Path) -> list[str]:
 def public_modules(name: str) -> list[ModuleType]:
     """Import the public modules, whose dotted names have no part that begins with _.
 
-    Folders within top-level packages are not public; users import their contents from the top-level
-    package.
+    Modules within top-level packages are not public; users import their contents from the package.
     """
 
     def fail(module: str) -> None:
@@ -195,7 +194,7 @@ def public_modules(name: str) -> list[ModuleType]:
         entry.name
         for entry in result
         if "._" not in entry.name
-        and entry.name.count(".") <= 2
+        and entry.name.count(".") == 1
         and not entry.name.startswith(INTERNAL)
     ]
     return [package, *(importlib.import_module(entry) for entry in names)]

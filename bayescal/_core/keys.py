@@ -1,4 +1,4 @@
-"""Random keys and seeds: from integers, JAX keys, and scikit-learn's random states."""
+"""Random keys, seeds and generators: from integers, JAX keys, and scikit-learn's states."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from bayescal._core.lazy import jax, jnp
 
 #: What users may pass as a seed: an integer, a JAX key, or a generator of NumPy that advances.
 Seed: TypeAlias = "int | jax.Array | np.random.Generator | np.random.RandomState"
+# Any large constant: a caller's generator for the same seed, or one spawned from it, has another.
+_STREAM = 0xB4E5CA1
 
 
 def as_key(key: Seed) -> jax.Array:
@@ -73,3 +75,12 @@ def check_seed(random_state: int | np.random.RandomState | None) -> None:
 def _seed_of_int(random_state: int) -> int:
     # To seed NumPy's generator takes a tenth of a fit to few rows.
     return int(np.random.RandomState(random_state).randint(2**31 - 1))
+
+
+def generator(seed: int) -> np.random.Generator:
+    """Make a generator for a seed whose numbers are not those of ``default_rng(seed)``.
+
+    Callers often simulate data with the same small seed. Labels that are drawn again with the
+    numbers that made the predictions, or the labels, would depend on these.
+    """
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_STREAM,)))

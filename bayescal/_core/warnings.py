@@ -53,9 +53,9 @@ def ignored(category: type[Warning] = Warning) -> Iterator[None]:
                 _outermost = None
 
 
-def frames_to_caller() -> int:
-    """Return the ``stacklevel`` of the first frame outside this package."""
-    level, frame = 1, sys._getframe(1)
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Issue a warning that names the first line outside this package."""
+    level, frame = 1, sys._getframe()
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("bayescal"):
         level, frame = level + 1, frame.f_back
-    return level
+    warnings.warn(message, category, stacklevel=level)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from bayescal._core.arrays import AnyArray, AnyModel, Array, UserData, XArray, a
 from bayescal._core.keys import check_seed
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.precision import float64
-from bayescal._core.warnings import frames_to_caller
+from bayescal._core.warnings import warn
 from bayescal.calibrators.base.dispatch import dispatched
 from bayescal.calibrators.base.estimator import check_fitted
 from bayescal.calibrators.base.report import (
@@ -43,8 +42,6 @@ from bayescal.data.label_names import column_names, in_order, label_list
 from bayescal.data.labels import read_labels, read_many
 from bayescal.data.scores import Inputs, check_inputs, convert, widen
 from bayescal.data.weights import check_weights
-
-__all__ = ["Auto"]
 
 
 def _has_interval(self: Auto) -> bool:
@@ -355,11 +352,9 @@ def _warn_if_exclusive(rows: np.ndarray, labels: np.ndarray, inputs: str) -> Non
     """Warn if labels and probabilities in columns look like one-hot classes."""
     exclusive = bool((labels.sum(axis=1) == 1).all())
     if exclusive and (inputs != "probs" or np.abs(rows.sum(axis=1) - 1).max() < SUM_TOLERANCE):
-        warnings.warn(
+        warn(
             "each row of y has exactly one 1, like one-hot classes, but y is read as multi-label: "
-            "labels are calibrated separately; for multi-class problems pass y.argmax(axis=1)",
-            UserWarning,
-            stacklevel=frames_to_caller(),
+            "labels are calibrated separately; for multi-class problems pass y.argmax(axis=1)"
         )
 
 

@@ -6,8 +6,6 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["METHODS", "MODULES", "summary"]
-
 #: Public names by module, which is imported when a name of it is first used.
 _NAMES = {
     "auto": ("Auto",),

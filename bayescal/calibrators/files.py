@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import sys
-import warnings
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, date, datetime
@@ -19,12 +18,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import AnyModel
 from bayescal._core.files import write_atomically
-from bayescal._core.warnings import frames_to_caller
+from bayescal._core.warnings import warn
 from bayescal.calibrators.base.dispatch import as_fitted, keep_options
 from bayescal.calibrators.base.estimator import Estimator
 from bayescal.calibrators.combine.classifier.calibrator import CalibratedClassifier
-
-__all__ = ["load", "save"]
 
 _FORMAT = "bayescal calibrator"
 _VERSION = 3
@@ -96,18 +93,14 @@ def save(calibrator: AnyModel, path: str | os.PathLike[str]) -> None:
     with write_atomically(path) as partial:
         partial.write_bytes(safetensors.numpy.save(writer.arrays, metadata))
     if os.fspath(path).endswith((".pkl", ".pickle", ".joblib")):
-        warnings.warn(
+        warn(
             f"{os.fspath(path)} is in the safetensors format, which pickle and joblib cannot "
-            "read: name it NAME.safetensors",
-            UserWarning,
-            stacklevel=frames_to_caller(),
+            "read: name it NAME.safetensors"
         )
     if isinstance(calibrator, CalibratedClassifier):
-        warnings.warn(
+        warn(
             f"{os.fspath(path)} holds the calibrator, not the classifier: save estimators_ "
-            "separately, and pass them to bayescal.load(path, estimators=[...])",
-            UserWarning,
-            stacklevel=frames_to_caller(),
+            "separately, and pass them to bayescal.load(path, estimators=[...])"
         )
 
 

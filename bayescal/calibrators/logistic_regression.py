@@ -30,8 +30,6 @@ from bayescal.regression.binary.objective import Distribution
 from bayescal.regression.method import PRESETS, Method, Settled
 from bayescal.regression.numpyro_models import Model, regression_model
 
-__all__ = ["LogisticRegression"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):

@@ -12,8 +12,6 @@ from bayescal.calibrators.auto import Auto
 from bayescal.calibrators.base.calibrator import Calibrator
 from bayescal.calibrators.combine.one_vs_rest import OneVsRest
 
-__all__ = ["calibrator_names", "make_calibrator", "make_for"]
-
 #: Platt scaling with Platt's targets, by scikit-learn's name and by the name of its author.
 _PLATT = ("Logistic", {"smoothing": "platt"})
 _ALIASES = {"sigmoid": _PLATT, "platt": _PLATT}

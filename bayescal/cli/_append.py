@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -22,9 +22,18 @@ from bayescal.cli._files import (
 from bayescal.cli._json_lines import is_json, with_members
 from bayescal.cli._streams import ParquetFile, RowFile
 
-#: A function from numbers (n, k) to those of the new columns (n, added).
-Compute = Callable[[np.ndarray], np.ndarray]
 _ARROW = (".parquet", ".feather")
+
+
+class Added(NamedTuple):
+    """Columns to add, computed from others."""
+
+    names: Sequence[str]
+    #: Maps numbers (n, k) to those of the new columns (n, added).
+    compute: Callable[[np.ndarray], np.ndarray]
+    #: The columns to read, and the option that named them.
+    read: Sequence[str]
+    option: str
 
 
 def check_form(source: RowFile, out: Path) -> None:
@@ -37,29 +46,22 @@ def check_form(source: RowFile, out: Path) -> None:
         raise CommandError(f"{out}: only JSON lines are written as JSON lines; pass --out NAME.csv")
 
 
-def append(
-    source: RowFile,
-    out: Path,
-    names: Sequence[str],
-    added: Sequence[str],
-    compute: Compute,
-    show: Show,
-    option: str,
-) -> int:
-    """Write all rows with the columns computed from some of them, and return their number.
+def append(source: RowFile, out: Path, added: Added, show: Show) -> int:
+    """Write all rows with the added columns, and return the number of rows.
 
-    Rows are read and written in blocks; ``option`` is the option that named the columns. The name
-    of the new file implies its format, which :func:`check_form` has allowed.
+    Rows are read and written in blocks. The name of the new file implies its format, which
+    :func:`check_form` has allowed.
     """
     if isinstance(source, ParquetFile) and out.suffix.lower() in _ARROW:
-        return _append_in_arrow(source, out, names, added, compute, show, option)
+        return _append_in_arrow(source, out, added, show)
     count = 0
 
     def blocks() -> Iterator[tuple[Table, list[list[float]]]]:
         nonlocal count
         for table in source.tables(show):
-            read = [numeric_column(table, name, option) for name in names]
-            new = _computed(compute, source.stack(read, len(table.rows)), len(added)).tolist()
+            read = [numeric_column(table, name, added.option) for name in added.read]
+            scores = source.stack(read, len(table.rows))
+            new = compute_known(added.compute, scores, len(added.names)).tolist()
             count += len(new)
             yield table, new
 
@@ -70,7 +72,7 @@ def append(
         write_lines(
             out,
             (
-                with_members(line, added, numbers)
+                with_members(line, added.names, numbers)
                 for table, new in made
                 for line, numbers in zip(table.objects, new, strict=True)
             ),
@@ -81,35 +83,29 @@ def append(
         for table, new in made
         for row, numbers in zip(table.rows, new, strict=True)
     )
-    write_table(out, [*source.head.header, *added], rows, source.form.between(out))
+    write_table(out, [*source.head.header, *added.names], rows, source.form.between(out))
     return count
 
 
-def _computed(compute: Compute, scores: np.ndarray, added: int) -> np.ndarray:
+def compute_known(
+    compute: Callable[[np.ndarray], np.ndarray], scores: np.ndarray, columns: int
+) -> np.ndarray:
     """Compute columns for rows (n, k); rows with a missing number get NaN."""
     known = ~np.isnan(scores).any(axis=1)
     if known.all():
         return compute(scores)
-    computed = np.full((len(scores), added), np.nan)
+    computed = np.full((len(scores), columns), np.nan)
     if known.any():
         computed[known] = compute(scores[known])
     return computed
 
 
-def _append_in_arrow(
-    source: ParquetFile,
-    out: Path,
-    names: Sequence[str],
-    added: Sequence[str],
-    compute: Compute,
-    show: Show,
-    option: str,
-) -> int:
+def _append_in_arrow(source: ParquetFile, out: Path, added: Added, show: Show) -> int:
     import pyarrow
     from pyarrow import ipc, parquet
 
     count, schema = 0, source.schema
-    for name in added:
+    for name in added.names:
         schema = schema.append(pyarrow.field(name, pyarrow.float64()))
 
     def write(stream: BinaryIO) -> None:
@@ -117,8 +113,9 @@ def _append_in_arrow(
         new = parquet.ParquetWriter if out.suffix.lower() == ".parquet" else ipc.new_file
         with new(stream, schema) as writer:
             for batch in source.batches(None, show):
-                read = [source.numbers(batch, name, option, count) for name in names]
-                probs = _computed(compute, source.stack(read, batch.num_rows), len(added))
+                read = [source.numbers(batch, name, added.option, count) for name in added.read]
+                scores = source.stack(read, batch.num_rows)
+                probs = compute_known(added.compute, scores, len(added.names))
                 made = [pyarrow.array(column, from_pandas=True) for column in probs.T]
                 columns = [*batch.columns, *made]
                 writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=schema))

@@ -16,17 +16,11 @@ import typer
 
 import bayescal as bc
 from bayescal.calibrators.catalog import METHODS
-from bayescal.cli._append import append, check_form
+from bayescal.cli._append import Added, append, check_form, compute_known
 from bayescal.cli._cells import enumerate_names
 from bayescal.cli._columns import Columns, are_percentages
 from bayescal.cli._errors import CommandError, library_call, say, show, watched
-from bayescal.cli._files import (
-    Format,
-    check_new_columns,
-    check_source,
-    check_target,
-    is_standard_output,
-)
+from bayescal.cli._files import Format, check_new_columns, check_source, check_target
 from bayescal.cli._labeled import Training
 from bayescal.cli._options import (
     Decimal,
@@ -36,6 +30,7 @@ from bayescal.cli._options import (
     Sep,
     SkipMissing,
     Weights,
+    check_inputs,
     completing,
 )
 from bayescal.cli._streams import open_rows
@@ -100,13 +95,10 @@ def fit_file(
     skip_missing: SkipMissing = False,
 ) -> None:
     """Fit a calibrator to scores from a file, and report what to expect."""
-    if inputs not in ("probs", "percent", "logits", "scores"):
-        raise CommandError(f"--inputs must be probs, percent, logits or scores, got {inputs!r}")
+    check_inputs(inputs, "probs", "percent", "logits", "scores")
     form = Format(sep, encoding, decimal, inputs == "percent", skip_missing)
     inputs = "probs" if form.percent else inputs
-    if is_standard_output(out):
-        raise CommandError("--out must be a file, got -")
-    check_target(out)
+    check_target(out, "--out")
     _check_method(method)
     start = time.perf_counter()
     with watched() as watch:
@@ -194,7 +186,7 @@ def apply_file(
     check_new_columns(source.head, dict.fromkeys(added, "choose another --prefix"))
     with watched() as watch:
         show = partial(watch, file.name)
-        count = append(source, out, fitted.columns, added, predict, show, "--columns")
+        count = append(source, out, Added(added, predict, fitted.columns, "--columns"), show)
     say(f"{count:,} rows with columns {enumerate_names(added)}")
     if predicted < count:
         say(f"rows without scores, which got empty cells: {count - predicted:,}")
@@ -236,10 +228,7 @@ class Fitted(NamedTuple):
 
     def _predict_known(self, scores: np.ndarray) -> np.ndarray:
         """Predict; rows with missing scores have missing probabilities."""
-        known = ~np.isnan(scores).any(axis=1)
-        probs = np.full((len(scores), len(self.classes)), np.nan)
-        if known.any():
-            probs[known] = self.predict(scores[known])
+        probs = compute_known(self.predict, scores, len(self.classes))
         return probs[:, 1] if scores.shape[1] == 1 else probs
 
     def predict(self, scores: np.ndarray, interval: float | None = None) -> np.ndarray:

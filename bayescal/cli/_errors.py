@@ -155,48 +155,34 @@ def library_call() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[Callable[[str, int, int], None]]:
-    """Show progress on standard error, if that is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description:<40}", markup=False),
-        BarColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as progress:
-        task = progress.add_task("reading", total=None)
-
-        def show(name: str, done: int, total: int) -> None:
-            # The resamples are one long step: its length is unknown until it ends.
-            length = total if done else None
-            progress.update(task, description=printable(name), completed=done, total=length)
-
-        yield show
-
-
-@contextlib.contextmanager
 def watched() -> Iterator[Callable[[str, int, int], None]]:
     """Show progress as a bar on a terminal, and elsewhere as a line every few seconds."""
     from rich.console import Console
 
-    if Console(stderr=True).is_terminal:
-        with running() as bar:
-            yield bar
-        return
     last_line = time.monotonic()
 
-    def show(name: str, done: int, total: int) -> None:
+    def show_line(name: str, done: int, total: int) -> None:
         nonlocal last_line
         if time.monotonic() - last_line >= SECONDS:
             last_line = time.monotonic()
             say(f"{name}: {done / max(total, 1):.0%}")
 
-    yield show
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield show_line
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    bar = TextColumn("{task.description:<40}", markup=False), BarColumn(), TimeElapsedColumn()
+    with Progress(*bar, console=console, transient=True) as progress:
+        task = progress.add_task("reading", total=None)
+
+        def show_bar(name: str, done: int, total: int) -> None:
+            # The resamples are one long step: its length is unknown until it ends.
+            length = total if done else None
+            progress.update(task, description=printable(name), completed=done, total=length)
+
+        yield show_bar
 
 
 def quality(posterior: Posterior) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,20 +9,28 @@ import typer
 
 from bayescal.cli._calibrate import Fitted
 from bayescal.cli._cells import enumerate_names
-from bayescal.cli._errors import CommandError, library_call, plain, say, show, watched, write_rows
-from bayescal.cli._files import Format, check_target, is_standard_output, write_atomically
+from bayescal.cli._errors import CommandError, library_call, plain, say, show, watched
+from bayescal.cli._files import (
+    Format,
+    check_target,
+    is_standard_output,
+    write_atomically,
+    write_json,
+)
 from bayescal.cli._labeled import Judged
 from bayescal.cli._options import (
     By,
     Decimal,
     Encoding,
     Groups,
+    Inputs,
+    JsonFile,
     Label,
     Seed,
     Sep,
     SkipMissing,
     Weights,
-    completing,
+    check_inputs,
 )
 from bayescal.cli._streams import open_rows
 
@@ -67,12 +74,7 @@ def evaluate_file(
             "Columns that are named like the classes go by their names."
         ),
     ] = None,
-    inputs: Annotated[
-        str,
-        completing(
-            "probs", "percent", "logits", help="What the columns hold: probs, percent or logits."
-        ),
-    ] = "probs",
+    inputs: Inputs = "probs",
     normalize: Annotated[
         bool, typer.Option("--normalize", help="Divide the columns of each row by their sum.")
     ] = False,
@@ -90,13 +92,10 @@ def evaluate_file(
     html: Annotated[
         Path | None, typer.Option(help="Write a page with figures, tables and explanations.")
     ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the numbers as JSON; - prints them.")
-    ] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Evaluate probabilities: metrics with intervals, tests, and a self-contained HTML page."""
-    if inputs not in ("probs", "percent", "logits"):
-        raise CommandError(f"--inputs must be probs, percent or logits, got {inputs!r}")
+    check_inputs(inputs, "probs", "percent", "logits")
     form = Format(sep, encoding, decimal, inputs == "percent", skip_missing)
     inputs = "probs" if form.percent else inputs
     fitted = None if calibrator is None else Fitted.read(calibrator)
@@ -108,11 +107,8 @@ def evaluate_file(
                 f"--inputs must be as in the fit of --calibrator, {fitted.inputs}, got {inputs!r}"
             )
         inputs = "logits" if fitted.inputs == "logits" else "probs"
-    if html is not None and is_standard_output(html):
-        raise CommandError("--html must be a file, got -")
-    for target in (html, json_file):
-        if target is not None:
-            check_target(target)
+    check_target(html, "--html")
+    check_target(json_file)
     with watched() as watch:
         source = open_rows(file, form)
         data = Judged(source, label, weights, watch, groups, by=by)
@@ -145,13 +141,7 @@ def evaluate_file(
             write_atomically(html, lambda stream: stream.write(page))
     if json_file is not None:
         values = {"file": str(file), "columns": columns, **evaluation.to_dict()}
-        # Printed text must be readable in any encoding, and must not control the terminal.
-        printed = is_standard_output(json_file)
-        text = json.dumps(values, indent=2, allow_nan=False, ensure_ascii=printed) + "\n"
-        if printed:
-            write_rows([text])
-        else:
-            write_atomically(json_file, lambda stream: stream.write(text.encode()))
+        write_json(json_file, values)
     if json_file is None or not is_standard_output(json_file):
         _show(evaluation, about)
     for target in (html, json_file):
@@ -182,13 +172,8 @@ def _describe(
             what = "probabilities" if inputs == "probs" else inputs
             text = f"{what} of classes: {', '.join(pairs[:_LISTED])}{more}"
         about[f"Model {plain(name)}" if len(columns) > 1 else "Columns"] = text
-    if weights is not None:
-        about["Weight column"] = weights
-    if groups is not None:
-        about["Group column"] = groups
-    if by is not None:
-        about["Subgroup column"] = by
-    return about
+    others = {"Weight column": weights, "Group column": groups, "Subgroup column": by}
+    return about | {name: column for name, column in others.items() if column is not None}
 
 
 def _show(evaluation: Evaluation, about: dict[str, str]) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import gzip
 import io
+import json
 import math
 import os
 import re
@@ -142,21 +143,27 @@ def stream_tables(
 
     Calls ``show`` with the bytes that were read, and with the total.
     """
-    with contextlib.ExitStack() as stack:
-        try:
-            file = stack.enter_context(path.open("rb"))
-            total, stream = path.stat().st_size, unpacked(path, file)
-            text = io.TextIOWrapper(stream, encoding=form.text, newline="")
-            for table in _tables(path, text, form, size):
-                show(file.tell(), total)
-                yield table
-        except UnicodeError as error:
-            raise _no_text(path, form, getattr(error, "reason", error)) from None
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise CommandError(f"{path}: damaged gzip file: {error}") from error
-        except OSError as error:
-            problem = error.strerror or error
-            raise CommandError(f"{path}: cannot read the file: {problem}") from error
+    with _explaining(path, form), path.open("rb") as file:
+        total, stream = path.stat().st_size, unpacked(path, file)
+        text = io.TextIOWrapper(stream, encoding=form.text, newline="")
+        for table in _tables(path, text, form, size):
+            show(file.tell(), total)
+            yield table
+
+
+@contextlib.contextmanager
+def _explaining(path: Path, form: Format) -> Iterator[None]:
+    """Convert errors of reading a file to errors of the command."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise CommandError(f"{path}: no such file") from None
+    except UnicodeError as error:
+        raise _no_text(path, form, getattr(error, "reason", error)) from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise CommandError(f"{path}: damaged gzip file: {error}") from error
+    except OSError as error:
+        raise CommandError(f"{path}: cannot read the file: {error.strerror or error}") from error
 
 
 #: Bytes of a file, unpacked if it is compressed.
@@ -278,9 +285,16 @@ def check_source(path: Path) -> None:
         raise CommandError(f"{path}: no such file")
 
 
-def check_target(path: Path) -> None:
-    """Raise if a file cannot be written at that path, before any work is done."""
+def check_target(path: Path | None, option: str = "") -> None:
+    """Raise if a file cannot be written at that path, before any work is done.
+
+    None is no file. The path may be standard output unless its ``option`` is named.
+    """
+    if path is None:
+        return
     if is_standard_output(path):
+        if option:
+            raise CommandError(f"{option} must be a file, got -")
         return
     if path.exists() and not path.is_file():
         raise CommandError(f"{path}: the output must be a file, not a folder or device")
@@ -298,6 +312,17 @@ def check_new_columns(table: Table, advice: Mapping[str, str]) -> None:
     for name, remedy in advice.items():
         if name in header:
             raise CommandError(f"{table.path}: the file has a column {name!r} already; {remedy}")
+
+
+def write_json(path: Path, values: object) -> None:
+    """Write values as JSON; - prints."""
+    # Printed text must be readable in any encoding, and must not control the terminal.
+    printed = is_standard_output(path)
+    text = json.dumps(values, indent=2, allow_nan=False, ensure_ascii=printed) + "\n"
+    if printed:
+        write_rows([text])
+    else:
+        write_atomically(path, lambda stream: stream.write(text.encode()))
 
 
 def write_table(
@@ -357,7 +382,7 @@ def _line(sep: str, special: re.Pattern[str], cells: Sequence[str]) -> str:
 
 def _read_text(path: Path, form: Format, limit: int) -> str | None:
     """Read a text; return None if it has more bytes than the limit, compressed or not."""
-    try:
+    with _explaining(path, form):
         if str(path) == "-":
             if sys.stdin is None:
                 raise CommandError("-: standard input is closed")
@@ -366,20 +391,10 @@ def _read_text(path: Path, form: Format, limit: int) -> str | None:
             with path.open("rb") as file:
                 packed = _read_bytes(file, limit)
         content = packed and _read_bytes(unpacked(path, io.BytesIO(packed)), limit)
-    except FileNotFoundError:
-        raise CommandError(f"{path}: no such file") from None
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise CommandError(f"{path}: damaged gzip file: {error}") from error
-    except OSError as error:
-        raise CommandError(f"{path}: cannot read the file: {error.strerror or error}") from error
-    if content is None:
-        return None
-    try:
-        return content.decode(form.text)
-    except UnicodeError as error:
-        start = getattr(error, "start", None)
-        reason = error if start is None else f"byte {start + 1} is no text"
-        raise _no_text(path, form, reason) from None
+        try:
+            return None if content is None else content.decode(form.text)
+        except UnicodeDecodeError as error:
+            raise _no_text(path, form, f"byte {error.start + 1} is no text") from None
 
 
 def _read_bytes(stream: Stream, limit: int) -> bytes | None:

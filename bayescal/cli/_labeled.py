@@ -22,7 +22,7 @@ from bayescal.cli._columns import (
 )
 from bayescal.cli._errors import CommandError, say
 from bayescal.cli._files import ignore
-from bayescal.cli._streams import RowFile, Rows, UnreadableError
+from bayescal.cli._streams import RowFile, Rows, UnreadableError, Wanted
 
 if TYPE_CHECKING:
     from bayescal._core.arrays import AnyModel
@@ -71,13 +71,10 @@ class LabeledFile:
 
         Models of ``columns`` follow those of ``first``. Columns are guessed if there are neither.
         """
-        source, label = self._source, self._label
-        for option, column in self._texts.items():
-            if column is not None:
-                find_column(source.head, column, option)
+        source, label, others = self._source, self._label, self._others()
         texts = self._read(self._labels)
         self.classes, self._code = find_classes(source.path, label, texts, classes)
-        given = source.head, columns, label, (self._weights, *self._texts.values()), self.classes
+        given = source.head, columns, label, others, self.classes
         models = [*first]
         if columns or not models:
             models += choose_models(*given, self._option)
@@ -86,6 +83,13 @@ class LabeledFile:
             taken = ", ".join(model.name for model in first)
             raise CommandError(f"{self._option} must have names other than {taken}")
         return models
+
+    def _others(self) -> tuple[str | None, ...]:
+        """Check and return the columns other than labels and scores."""
+        for option, column in self._texts.items():
+            if column is not None:
+                find_column(self._source.head, column, option)
+        return self._weights, *self._texts.values()
 
     def _labels(self) -> list[str]:
         """Return the texts of labels; count rows and blocks."""
@@ -120,7 +124,7 @@ class LabeledFile:
     ) -> Iterator[Rows]:
         """Read rows with weights, if there are any; those of weight zero may lack a label."""
         weights = self._weights
-        return self._source.rows(label, scores, weights, show, option, weights is not None)
+        return self._source.rows(Wanted(label, scores, weights, option, weights is not None), show)
 
     def _used(self, rows: Rows, label: str) -> list[str]:
         """Return the texts of labels of rows that have a weight, none of which may be empty."""
@@ -237,16 +241,11 @@ class Judged(LabeledFile):
 
     def choose_labels(self, columns: Sequence[str], labels: Sequence[str]) -> Columns:
         """Return the columns of a model of several labels; read the outcomes of all rows."""
-        source = self._source
-        for option, column in self._texts.items():
-            if column is not None:
-                find_column(source.head, column, option)
-        self.classes = list(labels)
+        others, self.classes = self._others(), list(labels)
         outcomes = self._read(lambda: [self._outcomes_of(name) for name in labels])
         self._outcomes = np.stack(outcomes, axis=1)
         self.count = len(self._outcomes)
-        others = self._weights, *self._texts.values()
-        return choose_label_model(source.head, columns, labels, others, self._option)
+        return choose_label_model(self._source.head, columns, labels, others, self._option)
 
     def _outcomes_of(self, label: str) -> np.ndarray:
         """Read a column of zeros and ones (n,)."""
@@ -313,7 +312,7 @@ class Judged(LabeledFile):
         """
         if name is None:
             return None
-        rows = self._source.rows(name, [], None, missing=missing)
+        rows = self._source.rows(Wanted(name, [], None, missing=missing))
         texts = np.concatenate(
             [np.array(block.labels, object)[block.label_index] for block in rows]
         )

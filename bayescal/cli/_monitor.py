@@ -16,10 +16,25 @@ import typer
 
 from bayescal.cli._cells import is_number
 from bayescal.cli._columns import Columns, parse_models, split_labels, split_names
-from bayescal.cli._errors import CommandError, library_call, say, show, watched, write_rows
-from bayescal.cli._files import Format, check_target, is_standard_output, write_atomically
+from bayescal.cli._errors import CommandError, library_call, say, show, watched
+from bayescal.cli._files import (
+    Format,
+    check_target,
+    is_standard_output,
+    write_atomically,
+    write_json,
+)
 from bayescal.cli._labeled import Judged, Read
-from bayescal.cli._options import Decimal, Encoding, Sep, SkipMissing, Weights, completing
+from bayescal.cli._options import (
+    Decimal,
+    Encoding,
+    Inputs,
+    JsonFile,
+    Sep,
+    SkipMissing,
+    Weights,
+    check_inputs,
+)
 from bayescal.cli._streams import open_rows
 from bayescal.data.label_names import class_array, label_list
 
@@ -94,12 +109,7 @@ def monitor_file(
             "Needed if the rows of the first run lack a class."
         ),
     ] = None,
-    inputs: Annotated[
-        str,
-        completing(
-            "probs", "percent", "logits", help="What the columns hold: probs, percent or logits."
-        ),
-    ] = "probs",
+    inputs: Inputs = "probs",
     alpha: Annotated[
         float, typer.Option(help="Probability of a false alarm, in all runs together.")
     ] = 0.05,
@@ -119,23 +129,17 @@ def monitor_file(
         Path | None,
         typer.Option(help="Draw the evidence over time to this file: .png, .svg or .pdf."),
     ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the numbers as JSON; - prints them.")
-    ] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Test whether probabilities stay calibrated; the exit code is 3 after an alarm."""
-    if inputs not in ("probs", "percent", "logits"):
-        raise CommandError(f"--inputs must be probs, percent or logits, got {inputs!r}")
+    check_inputs(inputs, "probs", "percent", "logits")
     if not 0 < alpha < 1:
         raise CommandError(f"--alpha must lie between 0 and 1, got {alpha:g}")
-    for option, target in (("--state", state), ("--plot", plot)):
-        if target is not None and is_standard_output(target):
-            raise CommandError(f"{option} must be a file, got -")
+    check_target(state, "--state")
+    check_target(plot, "--plot")
+    check_target(json_file)
     if plot is not None and plot.suffix.lower() not in _PICTURES:
         raise CommandError(f"--plot must end in .png, .svg or .pdf, got {plot}")
-    for target in (state, plot, json_file):
-        if target is not None:
-            check_target(target)
     kept = _read_state(state) if state.exists() else None
     settings = {"label": label, "inputs": inputs, "weights": weights, "time": time, "new": new}
     if kept is not None:
@@ -146,10 +150,7 @@ def monitor_file(
         data = Judged(source, label, weights, watch, time, "--time")
         labels = split_labels(source.head, label)
         command = None if kept is None else kept["command"]
-        if len(labels) > 1:
-            columns = _choose_several(data, model, classes, labels, command)
-        else:
-            columns = _choose(data, model, classes, command)
+        columns = _choose(data, model, classes, labels, command)
         with library_call():
             rows = _Rows(file, state, kept, settings, alpha, data.classes, len(labels) > 1)
             data.read(rows.add, columns, "logits" if inputs == "logits" else "probs")
@@ -166,15 +167,9 @@ def monitor_file(
     write_atomically(state, lambda stream: stream.write(text.encode()))
     if plot is not None:
         _draw(monitor, plot)
-    printed = json_file is not None and is_standard_output(json_file)
     if json_file is not None:
-        values = _numbers(monitor, file, rows.added)
-        text = json.dumps(values, indent=2, allow_nan=False, ensure_ascii=printed) + "\n"
-        if printed:
-            write_rows([text])
-        else:
-            write_atomically(json_file, lambda stream: stream.write(text.encode()))
-    if not printed:
+        write_json(json_file, _numbers(monitor, file, rows.added))
+    if json_file is None or not is_standard_output(json_file):
         show("\n".join(f"{name}: {text}" for name, text in _describe(monitor, rows.added).items()))
     for target in (plot, json_file):
         if target is not None and not is_standard_output(target):
@@ -315,34 +310,33 @@ def _check_settings(
             )
 
 
-def _choose(data: Judged, model: str | None, classes: str | None, kept: _Command | None) -> Columns:
-    """Choose the columns of the model, by default those of earlier runs."""
-    if kept is None:
-        return data.choose([] if model is None else [model], classes)[0]
-    chosen = data.choose([f"model={_listed(kept['columns'])}"], _listed(kept["classes"]))[0]
-    if model is not None and parse_models([model], data.classes, "--model")[0][1] != chosen.columns:
-        raise CommandError(
-            f"--model must be the same in all runs: it was {_listed(chosen.columns)}, got {model}; "
-            "use another --state for other columns"
-        )
-    return chosen
-
-
-def _choose_several(
+def _choose(
     data: Judged,
     model: str | None,
     classes: str | None,
     labels: list[str],
     kept: _Command | None,
 ) -> Columns:
-    """Choose the columns of a model of several labels, by default those of earlier runs."""
-    if classes is not None:
+    """Choose the columns of the model, by default those of earlier runs."""
+    several = len(labels) > 1
+    if several and classes is not None:
         raise CommandError("--classes must be left out with several columns of labels")
-    if kept is None:
-        return data.choose_labels([] if model is None else [model], labels)
-    chosen = data.choose_labels([f"model={_listed(kept['columns'])}"], labels)
-    given = model and split_names(model.partition("=")[2] or model, "--model")
-    if given is not None and {*given} != {*chosen.columns}:
+    columns = [] if model is None else [model]
+    if kept is not None:
+        columns, classes = [f"model={_listed(kept['columns'])}"], _listed(kept["classes"])
+    if several:
+        chosen = data.choose_labels(columns, labels)
+    else:
+        chosen = data.choose(columns, classes)[0]
+    if kept is None or model is None:
+        return chosen
+    if several:
+        given = split_names(model.partition("=")[2] or model, "--model")
+        changed = {*given} != {*chosen.columns}
+    else:
+        given = parse_models([model], data.classes, "--model")[0].columns
+        changed = given != chosen.columns
+    if changed:
         raise CommandError(
             f"--model must be the same in all runs: it was {_listed(chosen.columns)}, got {model}; "
             "use another --state for other columns"

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bayescal.cli._errors import CommandError
+
 if TYPE_CHECKING:
     from typer.models import OptionInfo
 
@@ -18,6 +20,13 @@ def completing(*values: str, help: str) -> OptionInfo:
         return [value for value in values if value.startswith(incomplete.lower())]
 
     return typer.Option(help=help, autocompletion=complete)
+
+
+def check_inputs(inputs: str, *allowed: str) -> None:
+    """Raise unless ``inputs`` is allowed."""
+    if inputs not in allowed:
+        *others, last = allowed
+        raise CommandError(f"--inputs must be {', '.join(others)} or {last}, got {inputs!r}")
 
 
 Scores = Annotated[
@@ -43,6 +52,15 @@ Decimal = Annotated[
     completing(
         ".", ",", help="Decimal point of numbers in text: . or , (a comma), read and written."
     ),
+]
+Inputs = Annotated[
+    str,
+    completing(
+        "probs", "percent", "logits", help="What the columns hold: probs, percent or logits."
+    ),
+]
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", help="Write the numbers as JSON; - prints them.")
 ]
 Weights = Annotated[str | None, typer.Option(help="Column of FILE with case weights.")]
 Groups = Annotated[

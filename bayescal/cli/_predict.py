@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 import bayescal as bc
-from bayescal.cli._append import append, check_form
+from bayescal.cli._append import Added, append, check_form
 from bayescal.cli._cells import find_column, label_column, numeric_column
 from bayescal.cli._errors import CommandError, library_call, quality, say, watched
 from bayescal.cli._files import Format, check_new_columns, check_target, is_standard_output
@@ -128,7 +128,7 @@ def predict(
 
     with watched() as watch:
         show = partial(watch, wanted.path.name)
-        count = append(wanted, out, [score], added, compute, show, "--score")
+        count = append(wanted, out, Added(added, compute, [score], "--score"), show)
     seconds = time.perf_counter() - start
     target = "standard output" if is_standard_output(out) else str(out)
     say(f"{count:,} rows written to {target}; {integrator}{quality(posterior)}, {seconds:.1f} s")

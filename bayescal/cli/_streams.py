@@ -62,6 +62,18 @@ class Rows(NamedTuple):
     where: Table | None = None
 
 
+class Wanted(NamedTuple):
+    """Columns to read: labels, scores and weights."""
+
+    label: str
+    scores: Sequence[str]
+    weights: str | None
+    #: The option that named the scores.
+    option: str = "--columns"
+    #: Whether labels may be missing, which are then empty.
+    missing: bool = False
+
+
 class RowFile(ABC):
     """A file of rows."""
 
@@ -75,19 +87,8 @@ class RowFile(ABC):
     fast = True
 
     @abstractmethod
-    def rows(
-        self,
-        label: str,
-        scores: Sequence[str],
-        weights: str | None,
-        show: Show = ignore,
-        option: str = "--columns",
-        missing: bool = False,
-    ) -> Iterator[Rows]:
-        """Yield the given columns, in blocks if rows are many; ``option`` named the scores.
-
-        ``missing`` tells whether labels may be missing, which are then empty.
-        """
+    def rows(self, wanted: Wanted, show: Show = ignore) -> Iterator[Rows]:
+        """Yield the wanted columns, in blocks if rows are many."""
 
     @abstractmethod
     def tables(self, show: Show = ignore) -> Iterator[Table]:
@@ -128,18 +129,11 @@ class CsvFile(RowFile):
         # Arrow parses JSON objects differently.
         self.fast = not self.head.objects
 
-    def rows(
-        self,
-        label: str,
-        scores: Sequence[str],
-        weights: str | None,
-        show: Show = ignore,
-        option: str = "--columns",
-        missing: bool = False,
-    ) -> Iterator[Rows]:
+    def rows(self, wanted: Wanted, show: Show = ignore) -> Iterator[Rows]:
+        label, scores, weights, option, missing = wanted
         find_column(self.head, label, "--label")
         if self.large and self.fast and (arrow := _arrow()) is not None:
-            yield from self._rows_of_arrow(arrow, label, scores, weights, show, option, missing)
+            yield from self._rows_of_arrow(arrow, wanted, show)
             return
         for table in self.tables(show):
             numbers = [numeric_column(table, name, option) for name in scores]
@@ -153,25 +147,16 @@ class CsvFile(RowFile):
     def _stream(self, show: Show = ignore) -> Iterator[Table]:
         return stream_tables(self.path, ROWS, show, self.form)
 
-    def _rows_of_arrow(
-        self,
-        arrow: ModuleType,
-        label: str,
-        scores: Sequence[str],
-        weights: str | None,
-        show: Show,
-        option: str,
-        missing: bool,
-    ) -> Iterator[Rows]:
+    def _rows_of_arrow(self, arrow: ModuleType, wanted: Wanted, show: Show) -> Iterator[Rows]:
         from pyarrow import csv
 
         def named(name: str, option: str) -> str:
             # The name in the file, including spaces.
             return self.head.header[find_column(self.head, name, option)]
 
-        marks = named(label, "--label")
-        numbers = [named(name, option) for name in scores]
-        heavy = [] if weights is None else [named(weights, "--weights")]
+        marks = named(wanted.label, "--label")
+        numbers = [named(name, wanted.option) for name in wanted.scores]
+        heavy = [] if wanted.weights is None else [named(wanted.weights, "--weights")]
         types = {**dict.fromkeys([*numbers, *heavy], arrow.float64()), marks: arrow.string()}
         if marks in (*numbers, *heavy):
             raise UnreadableError  # one column, two types
@@ -195,8 +180,7 @@ class CsvFile(RowFile):
                     show(file.tell(), total)
                     labels, label_index, empty = _labels(batch.column(marks))
                     read = [_numbers(batch.column(name)) for name in [*numbers, *heavy]]
-                    empty = None if missing else empty
-                    if empty is not None or not np.isfinite(read).all():
+                    if (empty is not None and not wanted.missing) or not np.isfinite(read).all():
                         raise UnreadableError
                     weight = read.pop() if heavy else None
                     if len(label_index):
@@ -240,15 +224,8 @@ class ParquetFile(RowFile):
         with self._open() as file:
             return file.schema_arrow, file.metadata.num_rows
 
-    def rows(
-        self,
-        label: str,
-        scores: Sequence[str],
-        weights: str | None,
-        show: Show = ignore,
-        option: str = "--columns",
-        missing: bool = False,
-    ) -> Iterator[Rows]:
+    def rows(self, wanted: Wanted, show: Show = ignore) -> Iterator[Rows]:
+        label, scores, weights, option, missing = wanted
         options = dict.fromkeys(scores, option)
         if weights is not None:
             options[weights] = "--weights"
@@ -328,13 +305,17 @@ class ParquetFile(RowFile):
     @contextlib.contextmanager
     def _open(self) -> Iterator[Any]:
         import pyarrow
-        from pyarrow import parquet
 
         try:
-            with parquet.ParquetFile(self.path) as file:
+            with self._reader() as file:
                 yield file
         except (pyarrow.ArrowException, OSError) as error:
             raise CommandError(f"{self.path}: cannot read the file: {error}") from error
+
+    def _reader(self) -> contextlib.AbstractContextManager[Any]:
+        from pyarrow import parquet
+
+        return parquet.ParquetFile(self.path)
 
 
 class FeatherFile(ParquetFile):
@@ -354,15 +335,12 @@ class FeatherFile(ParquetFile):
                 yield batch.slice(first, rows)
 
     @contextlib.contextmanager
-    def _open(self) -> Iterator[Any]:
+    def _reader(self) -> Iterator[Any]:
         import pyarrow
         from pyarrow import ipc
 
-        try:
-            with pyarrow.memory_map(str(self.path)) as source, ipc.open_file(source) as file:
-                yield file
-        except (pyarrow.ArrowException, OSError) as error:
-            raise CommandError(f"{self.path}: cannot read the file: {error}") from error
+        with pyarrow.memory_map(str(self.path)) as source, ipc.open_file(source) as file:
+            yield file
 
 
 def _arrow() -> ModuleType | None:

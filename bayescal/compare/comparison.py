@@ -22,8 +22,6 @@ from bayescal.data.checks import check_choice, check_level
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["TESTS", "Comparison", "Improvement", "compare", "significant_gaps"]
-
 TESTS = ("wilcoxon", "nemenyi")
 
 

@@ -10,16 +10,6 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike, UserData
 from bayescal.data.checks import as_numpy
 
-__all__ = [
-    "Table",
-    "differences",
-    "in_one_order",
-    "precision",
-    "read_table",
-    "rounding",
-    "row_names",
-    "tied",
-]
 #: One array, or several by name.
 Scores = ArrayLike | Mapping[str, ArrayLike]
 #: Machine epsilons of the types that are less precise than float64.

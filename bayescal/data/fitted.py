@@ -11,9 +11,6 @@ from bayescal._core.arrays import ArrayLike, UserData
 from bayescal.data.checks import RANGE_TOLERANCE, SUM_TOLERANCE, as_numpy, check_finite
 from bayescal.data.label_names import Classes, label_text
 
-__all__ = ["is_fitted", "of_pairs", "predictions", "read_label_rows", "read_shares"]
-
-
 Name = TypeVar("Name")
 
 

@@ -25,8 +25,6 @@ from bayescal.data.labels import in_columns, of_shares, read_rows
 from bayescal.data.rows import Rows, Source
 from bayescal.data.scores import check_options, convert, plausible
 
-__all__ = ["BLOCKS", "DEVICE", "EVERYWHERE", "MEMORY", "Given", "as_source"]
-
 #: Where the rows of a fit may be; every set includes memory.
 MEMORY = frozenset({"memory"})
 DEVICE = MEMORY | {"device"}

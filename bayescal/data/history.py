@@ -10,8 +10,6 @@ from bayescal._core.numerics import FLOOR, log_softmax, sigmoid
 from bayescal.data.rows import Rows
 from bayescal.data.scores import floors
 
-__all__ = ["History"]
-
 #: Cells of binary scores and of three classes, and the least number of rows of more classes.
 _BINARY_CELLS, _CELLS, _MIN_ROWS = 1 << 11, 1 << 16, 1 << 14
 #: Numbers in the rows of more than three classes.

@@ -9,8 +9,6 @@ import numpy as np
 from bayescal._core.arrays import Array
 from bayescal._core.numerics import effective_size
 
-__all__ = ["KeptRows", "keep_rows"]
-
 #: Maximal numbers of rows and of scores that are kept.
 _MAX_ROWS, _MAX_NUMBERS = 2048, 1 << 18
 

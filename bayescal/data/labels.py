@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike, UserData
-from bayescal._core.warnings import frames_to_caller
+from bayescal._core.warnings import warn
 from bayescal.data.checks import as_numpy, check_labels, check_range, check_unmasked
 from bayescal.data.fitted import of_pairs, read_label_rows, read_shares
 from bayescal.data.label_names import (
@@ -105,10 +104,8 @@ def label_array(
         from sklearn.exceptions import DataConversionWarning
 
         labels = labels[:, 0]
-        warnings.warn(
-            f"A column-vector {name} was passed when a 1d array was expected",
-            DataConversionWarning,
-            stacklevel=frames_to_caller(),
+        warn(
+            f"A column-vector {name} was passed when a 1d array was expected", DataConversionWarning
         )
     if labels.ndim != 1 or n not in (None, len(labels)):
         size = "n" if n is None else n

@@ -7,8 +7,6 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike
 from bayescal.data.checks import as_numpy, check_finite, precision
 
-__all__ = ["top_logprobs"]
-
 #: How far the probabilities of a row may sum above one, by rounding of the API.
 _MAX_EXCESS = 1e-3
 

@@ -16,8 +16,6 @@ from bayescal._core.arrays import ArrayLike, UserData
 from bayescal.data.checks import as_numpy, check_finite, check_unmasked
 from bayescal.data.label_names import check_present, column_names, label_name, matched_names
 
-__all__ = ["check_clusters", "check_groups", "check_same_groups", "read_subgroups", "sum_test"]
-
 #: Largest number of subgroups.
 _MAX_SUBGROUPS = 100
 

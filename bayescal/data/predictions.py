@@ -44,24 +44,6 @@ from bayescal.data.labels import (
 from bayescal.data.scores import check_probabilities, plausible
 from bayescal.data.weights import are_counts, check_weights, check_weights_of, weighted_rows
 
-__all__ = [
-    "EPS",
-    "PLAIN",
-    "Classes",
-    "Inputs",
-    "Outcomes",
-    "Predictions",
-    "Reading",
-    "are_exchanged",
-    "as_given",
-    "as_rows",
-    "in_right_order",
-    "largest",
-    "of_class",
-    "read_arrays",
-    "read_truth",
-]
-
 #: Distance from 0 and 1 at which logarithms clip probabilities of any type.
 EPS = 2.0**-52
 #: Up to this many columns, finding the largest column by column is faster than row by row.

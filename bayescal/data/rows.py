@@ -13,8 +13,6 @@ from bayescal._core.chunks import slices
 from bayescal._core.lazy import jax
 from bayescal._core.threads import threads
 
-__all__ = ["Designs", "Merge", "Rows", "Source", "Sums", "add", "compiled", "greatest"]
-
 Result = TypeVar("Result")
 #: Sums over rows: arrays by name.
 Sums: TypeAlias = dict[str, np.ndarray]
@@ -98,9 +96,9 @@ class Source(Protocol):
         ...
 
     def total(
-        self, function: Callable[..., Sums], merge: Merge = add, numbers: int | None = None
+        self, function: Callable[[Rows], Sums], merge: Merge = add, numbers: int | None = None
     ) -> Sums:
-        """Sum ``function(scores, y, weights)`` over parts of the rows with ``numbers`` scores."""
+        """Sum ``function(rows)`` over parts of the rows with ``numbers`` scores."""
         ...
 
     def designs(self, make: Callable[[Rows], object], numbers: int, keep: bool = True) -> Designs:
@@ -180,14 +178,14 @@ class Rows(NamedTuple):
         return self
 
     def total(
-        self, function: Callable[..., Sums], merge: Merge = add, numbers: int | None = None
+        self, function: Callable[[Rows], Sums], merge: Merge = add, numbers: int | None = None
     ) -> Sums:
         if numbers is None or self.scores.size <= numbers or not on_host(self.scores):
-            return function(*self)
+            return function(self)
         parts = slices(self.n, max(1, numbers // max(1, self.scores.size // self.n)))
 
         def sum_parts(parts: list[slice]) -> Sums:
-            return reduce(merge, (function(*self.take(part)) for part in parts))
+            return reduce(merge, (function(self.take(part)) for part in parts))
 
         # Always as many groups, in the same order, so that no digit depends on the machine.
         count = -(-len(parts) // _GROUPS)

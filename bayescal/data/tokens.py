@@ -5,8 +5,6 @@ from __future__ import annotations
 from bayescal._core.arrays import AnyArray, ArrayLike, UserData, XArray, device, namespace, on_host
 from bayescal.data.checks import as_numpy
 
-__all__ = ["tokens"]
-
 
 def tokens(
     logits: AnyArray,

@@ -18,19 +18,6 @@ from bayescal.data.checks import as_numpy, check_finite, precision
 from bayescal.data.rows import Rows
 from bayescal.data.scores import bounded
 
-__all__ = [
-    "PackedRows",
-    "Top",
-    "check_distinct",
-    "label_columns",
-    "offsets",
-    "pack",
-    "pack_anywhere",
-    "parts_of",
-    "top_probabilities",
-    "unpack",
-]
-
 _WANTED = "a tuple (indices (n, m), logits (n, m), rest (n,)) for inputs='top_logits'"
 
 

@@ -10,21 +10,6 @@ from bayescal._core.arrays import AnyArray, Array, ArrayLike
 from bayescal._core.numerics import effective_size
 from bayescal.data.checks import as_numpy, check_finite
 
-__all__ = [
-    "are_counts",
-    "are_no_counts",
-    "are_ones",
-    "as_counts",
-    "as_ones",
-    "check_batch_weights",
-    "check_weights",
-    "check_weights_of",
-    "of_all_rows",
-    "ones",
-    "power_of_weights",
-    "weighted_rows",
-]
-
 #: Larger numbers are all integers in double precision, so they are no counts.
 _MAX_COUNT = 2.0**53
 #: Bounds of the largest weight of a batch, within which squares of sums of weights keep all digits.

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["MAX_CLASSES", "ShiftCheck", "check_mixture", "score_cells"]
-
 #: Number of cells for two classes.
 _CELLS = 10
 #: Largest number of classes; the check of more classes would take minutes.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,8 +18,6 @@ from bayescal.data.label_names import rows_by_class
 from bayescal.data.weights import check_weights
 from bayescal.deployment.prior_shift import PriorShift
 from bayescal.deployment.recalibration import shifted
-
-__all__ = ["Expectation", "ExpectedPerformance", "expected_performance"]
 
 #: Largest number of rows with simulated labels, and simulations per draw.
 _MAX_SIMULATED, _SIMULATIONS = 1000, 50
@@ -273,15 +271,11 @@ def _simulate(
     below = np.cumsum(probs, axis=2)[..., :-1]
     rows = np.arange(probs.shape[1])
     sums = np.empty((len(probs), simulations, len(losses)))
-    for index in _pairs(len(probs), simulations):
+    for index in np.ndindex(len(probs), simulations):
         u = rng.random(len(rows))
         labels = (u[:, None] > below[index[0]]).sum(axis=1)
         sums[index] = losses[:, rows, labels].sum(axis=1)
     return sums
-
-
-def _pairs(draws: int, simulations: int) -> Iterator[tuple[int, ...]]:
-    return iter(np.ndindex(draws, simulations))
 
 
 def _expectation(draws: _Draws, index: int, level: float, low: float, high: float) -> Expectation:

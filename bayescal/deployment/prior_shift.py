@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +16,7 @@ from bayescal._core.blas import single_threaded_blas
 from bayescal._core.keys import seed_of
 from bayescal._core.keywords import AcceptsOtherWords
 from bayescal._core.numerics import ignoring_underflow
-from bayescal._core.warnings import AccuracyWarning, frames_to_caller
+from bayescal._core.warnings import AccuracyWarning, warn
 from bayescal.calibrators.base.dispatch import published_at_once
 from bayescal.calibrators.base.draws import mean_of_draws
 from bayescal.calibrators.base.function import PredictFunction, Tree
@@ -29,7 +28,6 @@ from bayescal.data.scores import check_rows, transform
 from bayescal.data.weights import check_weights
 from bayescal.deployment.assumption import MAX_CLASSES, ShiftCheck, check_mixture, score_cells
 from bayescal.deployment.recalibration import (
-    Recalibration,
     as_rows,
     draw_recalibrations,
     ends_of_few,
@@ -52,8 +50,6 @@ from bayescal.inference import read_class_prior
 
 if TYPE_CHECKING:
     from numpyro.distributions import Distribution
-
-__all__ = ["PriorShift"]
 
 #: Number of classes above which the check is computed on first access.
 _QUICK_CLASSES = 20
@@ -254,7 +250,11 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         new = self._read_new(scores, sample_weight, populations, known, floors)
         zero = (new.probs == 0).any() or (known is not None and (known.probs == 0).any())
         floor = float(floors[int(zero)])
-        recalibration = self._recalibrations(known, floor, rng)
+        if known is None:
+            recalibration = exact(self.calibration_shares, self.classes_)
+        else:
+            logs = np.log(np.maximum(known.probs, floor))
+            recalibration = draw_recalibrations(logs, known.codes, known.weights, rng)
         count = 1 if self.populations_ is None else len(self.populations_)
         if estimated:
             logs = np.log(np.maximum(new.probs, floor))
@@ -280,7 +280,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
             quick = self.populations_ is None and k <= _QUICK_CLASSES
             check = self.check_ if quick else None
             if isinstance(check, ShiftCheck) and check.p_value < 0.01:
-                warnings.warn(str(check), AccuracyWarning, stacklevel=frames_to_caller())
+                warn(str(check), AccuracyWarning)
         return self
 
     @property
@@ -513,14 +513,6 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         rows = in_order(rows, names, self.classes_, "scores")
         return read_probabilities(rows, len(self.classes_))
 
-    def _recalibrations(
-        self, known: CalibrationRows | None, floor: float, rng: np.random.Generator
-    ) -> Recalibration:
-        if known is not None:
-            logs = np.log(np.maximum(known.probs, floor))
-            return draw_recalibrations(logs, known.codes, known.weights, rng)
-        return exact(self.calibration_shares, self.classes_)
-
     def _keep_cells(self, known: CalibrationRows, new: NewRows, count: int) -> None:
         """Keep the counts in cells of scores that the check needs."""
         first, second, size = score_cells(known.probs, known.weights, new.probs)
@@ -559,12 +551,8 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         return find_populations(given, fitted)
 
     def _arrays(self, group: int) -> dict[str, np.ndarray]:
-        state = self.state_
-        return {
-            "theta": state["theta"],
-            "log_ratio": state["log_ratio"][group],
-            "floor": state["floor"],
-        }
+        arrays = {name: self.state_[name] for name in ("theta", "log_ratio", "floor")}
+        return arrays | {"log_ratio": arrays["log_ratio"][group]}
 
     def _columns(self) -> int:
         source = self if self.calibrator_ is None else self.calibrator_

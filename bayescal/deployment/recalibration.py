@@ -25,21 +25,10 @@ from bayescal._core.arrays import (
 )
 from bayescal._core.chunks import slices
 from bayescal._core.numerics import effective_size, log_odds, log_softmax, sigmoid, softmax
+from bayescal._core.optimize import Quadratic, newton_on_host
 from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.base.draws import ends_of_draws, map_rows
 from bayescal.data.checks import check_class_prior
-
-__all__ = [
-    "NUM_DRAWS",
-    "Recalibration",
-    "as_rows",
-    "draw_recalibrations",
-    "ends_of_few",
-    "exact",
-    "merge_rows",
-    "recalibrated",
-    "shifted",
-]
 
 #: Number of draws of the recalibration.
 NUM_DRAWS = 40
@@ -48,7 +37,6 @@ _BINARY_SCALES = np.array([0.5, 2.0, 1.0])
 _SLOPE_SCALE, _OFFSET_SCALE = 0.5, 2.0
 #: Number of rows above which rows with similar log odds are merged, and the width of the cells.
 MAX_ROWS, _CELL_WIDTH = 300, 0.05
-_MAX_STEPS, _TOLERANCE = 50, 1e-8
 #: Numbers of log probabilities that are recalibrated at once.
 _NUMBERS_AT_ONCE = 1 << 14
 
@@ -193,38 +181,31 @@ def _binary_mode(
     design = np.stack(_columns(base, np), axis=1)
     prior = np.diag(_BINARY_SCALES**-2.0)
 
-    def loss(theta: np.ndarray) -> float:
+    def evaluate(theta: np.ndarray) -> Quadratic[np.ndarray]:
         z = base + design @ theta
-        return float(totals @ np.logaddexp(0, z) - counts @ z + theta @ prior @ theta / 2)
-
-    theta, value = np.zeros(3), loss(np.zeros(3))
-    for _ in range(_MAX_STEPS):
-        p = sigmoid(base + design @ theta)
+        p = sigmoid(z)
+        loss = totals @ np.logaddexp(0, z) - counts @ z + theta @ prior @ theta / 2
         gradient = design.T @ (totals * p - counts) + prior @ theta
-        precision = (design.T * (totals * p * (1 - p))) @ design + prior
-        theta, value, done = _descend(loss, theta, value, -np.linalg.solve(precision, gradient))
-        if done:
-            break
-    p = sigmoid(base + design @ theta)
-    return theta, (design.T * (totals * p * (1 - p))) @ design + prior
+        return Quadratic(loss, gradient, (design.T * (totals * p * (1 - p))) @ design + prior)
+
+    bound = totals @ design**2 / 4 + np.diag(prior)
+    scale = float(totals.sum())
+    mode = newton_on_host(evaluate, np.zeros(3), scale=scale, bound=bound, foresee=True).x
+    return mode, evaluate(mode).hessian
 
 
 def _softmax_mode(
     log_probs: np.ndarray, codes: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the most probable slope and offsets (k + 1,) and the precision of the posterior."""
-    k = log_probs.shape[1]
+    k, rows = log_probs.shape[1], np.arange(len(codes))
     prior = np.append(_SLOPE_SCALE**-2.0, np.full(k, _OFFSET_SCALE**-2.0))
     onehot = np.bincount(codes, weights, k)
-    label_mass = np.append(weights @ log_probs[np.arange(len(codes)), codes], onehot)
+    label_mass = np.append(weights @ log_probs[rows, codes], onehot)
 
-    def loss(theta: np.ndarray) -> float:
-        moved = log_softmax(_logits(theta, log_probs))
-        of_labels = moved[np.arange(len(codes)), codes]
-        return float(-weights @ of_labels + prior @ theta**2 / 2)
-
-    def derivatives(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        p = softmax(_logits(theta, log_probs))
+    def evaluate(theta: np.ndarray) -> Quadratic[np.ndarray]:
+        logs = log_softmax((1 + theta[0]) * log_probs + theta[1:])
+        p = np.exp(logs)
         weighted = weights[:, None] * p
         mean = (p * log_probs).sum(axis=1)
         predicted = np.append(weights @ mean, weighted.sum(axis=0))
@@ -232,29 +213,12 @@ def _softmax_mode(
         precision[0, 0] = (weighted * log_probs**2).sum() - weights @ mean**2
         precision[0, 1:] = precision[1:, 0] = (weighted * (log_probs - mean[:, None])).sum(axis=0)
         precision[1:, 1:] = np.diag(weighted.sum(axis=0)) - weighted.T @ p
-        return predicted - label_mass + prior * theta, precision + np.diag(prior)
+        loss = prior @ theta**2 / 2 - weights @ logs[rows, codes]
+        gradient = predicted - label_mass + prior * theta
+        return Quadratic(loss, gradient, precision + np.diag(prior))
 
-    theta = np.zeros(k + 1)
-    value = loss(theta)
-    for _ in range(_MAX_STEPS):
-        gradient, precision = derivatives(theta)
-        theta, value, done = _descend(loss, theta, value, -np.linalg.solve(precision, gradient))
-        if done:
-            break
-    return theta, derivatives(theta)[1]
-
-
-def _descend(
-    loss: Callable[[np.ndarray], float], theta: np.ndarray, value: float, step: np.ndarray
-) -> tuple[np.ndarray, float, bool]:
-    """Take a Newton step, halved until the loss falls; also return whether the search converged."""
-    for _ in range(30):
-        moved = loss(theta + step)
-        if moved <= value:
-            return theta + step, moved, value - moved <= _TOLERANCE
-        step = step / 2
-    return theta, value, True
-
-
-def _logits(theta: np.ndarray, log_probs: np.ndarray) -> np.ndarray:
-    return (1 + theta[0]) * log_probs + theta[1:]
+    # No variance exceeds the square of half the range.
+    scale = float(weights.sum())
+    bound = np.append(weights @ np.ptp(log_probs, axis=1) ** 2, np.full(k, scale)) / 4 + prior
+    mode = newton_on_host(evaluate, np.zeros(k + 1), scale=scale, bound=bound, foresee=True).x
+    return mode, evaluate(mode).hessian

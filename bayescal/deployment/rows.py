@@ -26,18 +26,6 @@ from bayescal.data.scores import check_probabilities, convert
 from bayescal.data.weights import check_weights_of
 from bayescal.deployment.recalibration import as_rows, shifted
 
-__all__ = [
-    "CalibrationRows",
-    "NewRows",
-    "block_predictor",
-    "compress",
-    "find_populations",
-    "kept_rows",
-    "read_probabilities",
-    "shift_block",
-    "snapshot",
-]
-
 _HISTORY = History._fields
 
 

@@ -20,8 +20,6 @@ from bayescal._core.padding import pad_axis
 from bayescal._core.precision import float64
 from bayescal.deployment.recalibration import NUM_DRAWS, Recalibration, merge_rows, recalibrated
 
-__all__ = ["LEVELS", "Population", "Shares", "integrate_shares", "known_shares"]
-
 #: Log odds beyond which shares are zero or one, and negligible log ratios.
 _FAR, _FAR_RATIO = 16.0, 60.0
 #: Nodes of a search and of the rule, and the fall of the log density at the ends after a search.

@@ -6,7 +6,6 @@ Far from the data, the integrand of the first is in a different place than the p
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 
 import numpy as np
@@ -16,7 +15,7 @@ from bayescal._core.numerics import log_softmax, sigmoid
 from bayescal._core.padding import pad_axis, padded_length
 from bayescal._core.precision import float64
 from bayescal._core.shapes import Bool, Float, Int
-from bayescal._core.warnings import AccuracyWarning, SamplingWarning, frames_to_caller
+from bayescal._core.warnings import AccuracyWarning, SamplingWarning, warn
 from bayescal.data.checks import Batch
 from bayescal.inference._uncertainty import unresolved_masses
 from bayescal.inference.engine.averages import (
@@ -153,11 +152,10 @@ def warn_of_large(
     if bad.any():
         most = np.max(nats[bad])
         what = f"log odds may be off by {most:.1g}" if most < np.inf else "log odds are unknown"
-        warnings.warn(
+        warn(
             f"{what} at {_first(bad, points)}: so far from the data, integration or rounding "
             "fails; leave such points out, or clip them to the range of the data",
             AccuracyWarning,
-            stacklevel=frames_to_caller(),
         )
 
 
@@ -259,12 +257,11 @@ def warn_sparse_tails(setup: Setup, problem: Problem, points: np.ndarray, data: 
         error = np.asarray(unresolved_masses(setup, checked_sets, far)).max(axis=1)
     bad = ~(error <= _MAX_PROB_ERROR)
     if bad.any():
-        warnings.warn(
+        warn(
             f"few draws carry the densities at {_first(bad, far, of='farthest ')}: probabilities "
             f"may be off by {np.max(error[bad]):.1g}; see mcse, use integrator='quadrature' (up to "
             "three scalar parameters), or clip such points to the range of the data",
             SamplingWarning,
-            stacklevel=frames_to_caller(),
         )
     return True
 

@@ -30,6 +30,11 @@ from bayescal.inference.integrators.base import Problem
 from bayescal.models import Prior
 from bayescal.models.prior import draw
 
+#: Arrays by their axes.
+Points: TypeAlias = 'Float[jax.Array, " points *dimensions"]'
+PerDraw: TypeAlias = 'Float[jax.Array, " draws"]'
+PerClassPoint: TypeAlias = 'Float[jax.Array, "classes points"]'
+
 #: A block of draws: parameters with an array for each draw, and another such array.
 _DrawBlock: TypeAlias = tuple[tuple[Params, jax.Array], jax.Array]
 
@@ -41,7 +46,7 @@ _MIN_EFFECTIVE = 50
 
 def _posterior_draws(
     setup: Setup, problem: Problem, key: jax.Array, num_samples: int
-) -> tuple[Draws, Float[jax.Array, " draws"]]:
+) -> tuple[Draws, PerDraw]:
     """Return draws that describe the posterior, and their normalized log weights.
 
     These are draws even if predictions use the nodes of a rule.
@@ -54,9 +59,7 @@ def _posterior_draws(
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def standard_error(
-    setup: Setup, method: str, problem: Problem, x: Float[jax.Array, " points *dimensions"]
-) -> Float[jax.Array, "classes points"]:
+def standard_error(setup: Setup, method: str, problem: Problem, x: Points) -> PerClassPoint:
     """Estimate the standard error (k, m) of the predictions of one data set at points ``x``.
 
     For independent weighted draws, the delta method for a ratio of means gives
@@ -75,13 +78,8 @@ def standard_error(
 
 
 def _between_replicates(
-    setup: Setup,
-    method: str,
-    problem: Problem,
-    draws: Draws,
-    log_weights: Float[jax.Array, " draws"],
-    x: Float[jax.Array, " points *dimensions"],
-) -> Float[jax.Array, "classes points"]:
+    setup: Setup, method: str, problem: Problem, draws: Draws, log_weights: PerDraw, x: Points
+) -> PerClassPoint:
     """Predict from each replicate separately, and return the standard error of their mean.
 
     Parts of one chain understate the error if chains disagree, so an error between whole chains
@@ -116,13 +114,8 @@ def _between_replicates(
 
 
 def _between_rules(
-    setup: Setup,
-    method: str,
-    problem: Problem,
-    draws: Draws,
-    log_weights: Float[jax.Array, " draws"],
-    x: Float[jax.Array, " points *dimensions"],
-) -> Float[jax.Array, "classes points"]:
+    setup: Setup, method: str, problem: Problem, draws: Draws, log_weights: PerDraw, x: Points
+) -> PerClassPoint:
     """Return the difference from a rule on the same box with five sixths of the nodes."""
     nodes = setup.integrator.realize(problem, 5 * setup.size // 6)
     weights = weigh(problem.prior.family, nodes, problem.sums, problem.origin)[0]
@@ -137,7 +130,7 @@ def _probabilities(
     draws: Draws,
     log_weights: Float[jax.Array, "sets draws"],
     class_probs: ClassProbRule,
-    x: Float[jax.Array, " points *dimensions"],
+    x: Points,
 ) -> Float[jax.Array, "classes sets points"]:
     """Return class probabilities (k, b, m) for each row of log weights (b, n)."""
     if method == "coeffs":
@@ -150,9 +143,7 @@ def _probabilities(
 
 
 @partial(jax.jit, static_argnums=0)
-def unresolved_mass(
-    setup: Setup, problem: Problem, x: Float[jax.Array, " points *dimensions"]
-) -> Float[jax.Array, "classes points"]:
+def unresolved_mass(setup: Setup, problem: Problem, x: Points) -> PerClassPoint:
     """Bound the error of ``predictive`` probabilities (k, m) where few draws determine them.
 
     Far from the data, the average density of a class depends on parameters that are rarely drawn.
@@ -198,12 +189,9 @@ def unresolved_masses(
 
 
 def _mean_model(
-    problem: Problem,
-    draws: Draws,
-    log_weights: Float[jax.Array, " draws"],
-    x: Float[jax.Array, " points *dimensions"],
+    problem: Problem, draws: Draws, log_weights: PerDraw, x: Points
 ) -> tuple[
-    Float[jax.Array, "classes points"],
+    PerClassPoint,
     Float[jax.Array, "classes features"],
     Float[jax.Array, "points features"],
 ]:
@@ -216,13 +204,8 @@ def _mean_model(
 
 
 def _delta_method(
-    setup: Setup,
-    method: str,
-    problem: Problem,
-    draws: Draws,
-    log_weights: Float[jax.Array, " draws"],
-    x: Float[jax.Array, " points *dimensions"],
-) -> Float[jax.Array, "classes points"]:
+    setup: Setup, method: str, problem: Problem, draws: Draws, log_weights: PerDraw, x: Points
+) -> PerClassPoint:
     """Sum the squared influences of independent draws, in blocks."""
     family, origin, dtype = problem.prior.family, problem.origin, log_weights.dtype
     n = log_weights.shape[0]
@@ -270,11 +253,7 @@ def _delta_method(
 
 @partial(jax.jit, static_argnums=(0, 4))
 def credible_bounds(
-    setup: Setup,
-    problem: Problem,
-    x: Float[jax.Array, " points *dimensions"],
-    levels: Float[jax.Array, " levels"],
-    num_samples: int,
+    setup: Setup, problem: Problem, x: Points, levels: Float[jax.Array, " levels"], num_samples: int
 ) -> Float[jax.Array, "levels classes points"]:
     """Return the posterior quantiles (levels, k, m) of f*(x; theta, pi) for one data set.
 
@@ -288,7 +267,7 @@ def credible_bounds(
     natural = natural_block(family, draws.params, origin, weights.dtype)
     log_class_probs = problem.class_prior.drawn(len(weights))
 
-    def chunk(part: Float[jax.Array, " points *dimensions"]) -> jax.Array:
+    def chunk(part: Points) -> jax.Array:
         phi = finite_features(family, part, origin, weights.dtype)
         logits = linear(natural, phi) + log_class_probs[..., None]
         if family.classes == 2:
@@ -304,10 +283,8 @@ def credible_bounds(
 
 
 def _quantile(
-    values: Float[jax.Array, "classes draws points"],
-    weights: Float[jax.Array, " draws"],
-    level: Float[jax.Array, ""],
-) -> Float[jax.Array, "classes points"]:
+    values: Float[jax.Array, "classes draws points"], weights: PerDraw, level: Float[jax.Array, ""]
+) -> PerClassPoint:
     """Return the weighted quantile of values (k, n, m) over n by bisection, (k, m)."""
     alive = (weights > 0)[:, None]
     low = jnp.min(jnp.where(alive, values, jnp.inf), axis=1)
@@ -324,7 +301,7 @@ def _quantile(
 
 
 @partial(jax.jit, static_argnums=0)
-def weighted_draws(setup: Setup, problem: Problem) -> tuple[Params, Float[jax.Array, " draws"]]:
+def weighted_draws(setup: Setup, problem: Problem) -> tuple[Params, PerDraw]:
     """Return the parameters drawn for one data set, and their normalized log weights."""
     draws = realize(setup, problem)
     log_weights = weights_of(problem, draws)

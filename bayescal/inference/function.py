@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from bayescal.inference._conditioned import Conditioned
     from bayescal.inference.engine.layout import Index
 
-__all__ = ["PosteriorFunction", "function_of"]
-
 
 @registered(
     lambda cls: jax.tree_util.register_dataclass(

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 from bayescal.data.checks import check_level
 from bayescal.inference._arviz import to_arviz
 
-__all__ = ["ParameterPosterior"]
-
 
 @dataclass(frozen=True, repr=False)
 class ParameterPosterior:

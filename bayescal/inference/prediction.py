@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
-__all__ = ["Prediction"]
-
 #: Number of points from which curves are interpolated between nodes.
 LONG = 512
 #: Relative error of a quadrature rule that has not converged.

@@ -39,8 +39,6 @@ from bayescal.inference.function import PosteriorFunction, function_of
 from bayescal.inference.integrators.base import Problem
 from bayescal.inference.prediction import LONG, Prediction
 
-__all__ = ["METHODS", "Posterior"]
-
 #: The ways to predict, see ``posterior_predict``.
 METHODS = ("predictive", "preds", "coeffs", "map")
 

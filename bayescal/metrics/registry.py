@@ -42,20 +42,6 @@ from bayescal.metrics.scores.ranking import RANKINGS
 from bayescal.metrics.scores.truth import true_calibration_error
 from bayescal.metrics.sums import Metric, SumMetric
 
-__all__ = [
-    "METRICS",
-    "OTHER_NAMES",
-    "Choice",
-    "Choices",
-    "Entry",
-    "choose_metrics",
-    "did_you_mean",
-    "find_metric",
-    "reading_for",
-    "streamed",
-    "usual_metrics",
-]
-
 #: A name, or a name and options of the function of that name.
 Choice = str | tuple[str, Mapping[str, object]]
 #: Names of metrics and options, by the title of the result.

@@ -29,30 +29,6 @@ from bayescal.data.weights import are_no_counts, are_ones
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = [
-    "BinMetric",
-    "DirectMetric",
-    "Group",
-    "MeanMetric",
-    "Metric",
-    "Piece",
-    "SumMetric",
-    "WidthMetric",
-    "add_pieces",
-    "as_predicted",
-    "blocks",
-    "collect",
-    "collect_many",
-    "collect_on_device",
-    "compute",
-    "compute_in_blocks",
-    "multiply",
-    "size_pieces",
-    "sizes",
-    "standard_error",
-    "sum_matrix",
-]
-
 #: Numbers in a block of rows on the host, which fit into the processor's cache.
 _BLOCK = 1 << 16
 #: Numbers in a block that is multiplied by many columns.

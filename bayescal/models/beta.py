@@ -12,8 +12,6 @@ from bayescal._core.lazy import jax, jnp, special
 from bayescal.models._family import Family
 from bayescal.models.prior import Parameter, Prior, make_prior
 
-__all__ = ["BetaFamily", "BetaPrior"]
-
 
 class BetaFamily(Family):
     """x | y ~ Beta(alpha_y, beta_y); features 1, log x, log(1 - x)."""

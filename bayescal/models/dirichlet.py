@@ -14,8 +14,6 @@ from bayescal.data.checks import check_row_sums
 from bayescal.models._family import Family
 from bayescal.models.prior import Parameter, Prior, make_prior
 
-__all__ = ["DirichletFamily", "DirichletPrior"]
-
 
 @dataclass(frozen=True)
 class DirichletFamily(Family):

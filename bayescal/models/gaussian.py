@@ -13,8 +13,6 @@ from bayescal._core.lazy import jax, jnp
 from bayescal.models._family import Family
 from bayescal.models.prior import Parameter, Prior, make_prior, model_sites
 
-__all__ = ["GaussianPrior", "SharedGaussian", "UnequalGaussian"]
-
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 

@@ -13,8 +13,6 @@ from bayescal._core.lazy import jax, jnp
 from bayescal.models._family import Family
 from bayescal.models.prior import Parameter, Prior, cut_at_zero, is_distribution, make_prior
 
-__all__ = ["MultivariateGaussian", "MultivariateGaussianPrior"]
-
 
 class MultivariateGaussian(Family):
     """x | y ~ N(mu_y, cov); features 1, r and the products r_i r_j of r = x - origin."""

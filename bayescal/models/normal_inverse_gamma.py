@@ -14,8 +14,6 @@ from bayescal._core.lazy import jax, jnp, special
 from bayescal.models.gaussian import SHARED
 from bayescal.models.prior import Prior
 
-__all__ = ["NormalInverseGammaForms", "NormalInverseGammaPrior"]
-
 
 def _model(
     mean0: float, mean1: float, kappa0: float, kappa1: float, alpha: float, beta: float

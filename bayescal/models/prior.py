@@ -7,7 +7,6 @@ values, and returns the parameters. Drawing, densities and changes of variables 
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
@@ -19,31 +18,13 @@ from bayescal._core.keys import Seed, as_key
 from bayescal._core.lazy import is_traced, jax, jnp, registered
 from bayescal._core.numerics import nan_to_minus_inf
 from bayescal._core.threads import RUNNING_MODEL
-from bayescal._core.warnings import frames_to_caller
+from bayescal._core.warnings import warn
 from bayescal.data.checks import as_numpy, check_count
 from bayescal.models._family import Family
 
 if TYPE_CHECKING:
     from numpyro.distributions import Distribution
     from typing_extensions import TypeIs
-
-__all__ = [
-    "Choose",
-    "Parameter",
-    "Prior",
-    "Site",
-    "cut_at_zero",
-    "draw",
-    "fit_shapes",
-    "is_distribution",
-    "log_density",
-    "make_prior",
-    "model_sites",
-    "stack_priors",
-    "walk",
-    "widen",
-]
-
 
 #: Number of draws with which a prior is checked for values that are not positive.
 _NUM_CHECKED_DRAWS = 4096
@@ -198,11 +179,9 @@ def _warn_of_negative(name: str, what: str, draws: ArrayLike, cut: bool) -> bool
     if not 0 < fraction < 1:
         return False
     done = "is cut off at zero" if cut else "counts for nothing there, which lowers the evidence"
-    warnings.warn(
+    warn(
         f"{name} must be positive, but {fraction:.1%} of the draws from {what} are not: the prior "
-        f"{done}; use a distribution of positive numbers, such as HalfNormal or LogNormal",
-        UserWarning,
-        stacklevel=frames_to_caller(),
+        f"{done}; use a distribution of positive numbers, such as HalfNormal or LogNormal"
     )
     return True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -156,8 +155,8 @@ class Evidence:
         Returns it at the ends of blocks, before the next restart (blocks + 1, c), and at their
         starts, after the restart (blocks, c).
         """
-        num_blocks = len(gained) - 1
-        begun = self._log_weights + _log_shares(first, num_blocks)[:, None]
+        number = first + np.arange(len(gained) - 1)
+        begun = self._log_weights + _log_shares(number, number + 1)[:, None]
         stakes = np.concatenate([self.log_groups[-1:], begun - gained[:-1]])
         highest = stakes.max()
         # Sums of exponentials are much faster than of logarithms, and exact unless one vanishes.
@@ -207,10 +206,8 @@ class Evidence:
         ends = np.append(rows[1:], self.rows)
         # Proportions fall with the number of the restart, on which the result should not depend.
         blocks = (np.maximum(ends, rows + 1) - rows) / BLOCK
-        shares = np.array(
-            [_share_between(a // BLOCK, -(-b // BLOCK)) for a, b in zip(rows, ends, strict=True)]
-        )
-        log_mass = log_mass - np.log(shares) + np.log(blocks)
+        log_shares = _log_shares(rows // BLOCK, -(-ends // BLOCK))
+        log_mass = log_mass - log_shares + np.log(blocks)
         log_mass[0] = np.logaddexp(log_mass[0], first)
         mass = np.exp(log_mass - log_mass.max())
         return rows, mass / mass.sum()
@@ -239,27 +236,16 @@ class Evidence:
             setattr(self, name, array)
 
 
-def _finite_or_none(values: Sequence[object]) -> list[object]:
+def _finite_or_none(value: Any) -> Any:
     """Replace infinities in nested lists by None, because JSON has no infinity."""
-    return [
-        _finite_or_none(value)
-        if isinstance(value, list)
-        else None
-        if value in (np.inf, -np.inf)
-        else value
-        for value in values
-    ]
+    if isinstance(value, list):
+        return [_finite_or_none(entry) for entry in value]
+    return None if value in (np.inf, -np.inf) else value
 
 
-def _log_shares(first: int, num: int) -> np.ndarray:
-    """Return log proportions of restarts first + 1, ..., first + num; all together sum to one."""
-    numbers = np.arange(first + 1, first + num + 1)
-    return np.log(1 / np.log2(numbers + 1) - 1 / np.log2(numbers + 2))
-
-
-def _share_between(first: int, end: int) -> float:
-    """Return the sum of the proportions of restarts first + 1, ..., end."""
-    return float(1 / np.log2(first + 2) - 1 / np.log2(max(end, first + 1) + 2))
+def _log_shares(first: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Return log proportions of restarts first + 1, ..., end, at least of one; all sum to one."""
+    return np.log(1 / np.log2(first + 2) - 1 / np.log2(np.maximum(end, first + 1) + 2))
 
 
 def without(rows: np.ndarray, weights: np.ndarray | None) -> np.ndarray | None:

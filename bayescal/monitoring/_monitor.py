@@ -11,6 +11,7 @@ import numpy as np
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.files import write_atomically
+from bayescal._core.plotting import plot_function
 from bayescal.data.checks import check_choice, check_names, check_real
 from bayescal.data.label_names import (
     Classes,
@@ -470,9 +471,7 @@ class Monitor:
         -------
         array of matplotlib Axes
         """
-        from bayescal.plots import monitor
-
-        return monitor(self, label=label, axes=axes)
+        return plot_function("monitor")(self, label=label, axes=axes)
 
     def __repr__(self) -> str:
         state = "alarm" if self.alarm_ else "no alarm"

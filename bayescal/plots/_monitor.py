@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike
 from bayescal.plots.style import Style, draw_legend, gray, label_axes, next_style, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from bayescal.monitoring import Monitor
 
 #: Size of a new figure in inches: its width, and heights without and with slope and offset.
 _WIDTH, _HEIGHT, _FULL_HEIGHT = 6.4, 3.2, 6.0
@@ -21,29 +22,8 @@ _MARK = "bayescal-mark"
 _SHOWN = 0.75
 
 
-class Monitored(Protocol):
-    """The attributes of a :class:`bayescal.Monitor` that are drawn."""
-
-    alpha: float
-    n_rows_: int
-    alarm_row_: int | None
-
-    @property
-    def task(self) -> str: ...
-
-    @property
-    def course_(self) -> tuple[np.ndarray, np.ndarray]: ...
-
-    @property
-    def start_row_(self) -> int: ...
-
-    def confidence_sequence(self, label: int = 0) -> dict[str, np.ndarray]: ...
-
-    def times_at(self, rows: ArrayLike) -> np.ndarray | None: ...
-
-
 def monitor(
-    monitored: Monitored, *, label: int = 0, axes: Axes | Sequence[Axes] | np.ndarray | None = None
+    monitored: Monitor, *, label: int = 0, axes: Axes | Sequence[Axes] | np.ndarray | None = None
 ) -> np.ndarray:
     """Draw the evidence against calibration over time, and intervals of slope and offset.
 

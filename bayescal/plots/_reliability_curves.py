@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 
 from bayescal._core.binning import begins_score, equal_width_cell
-from bayescal._core.generators import generator
+from bayescal._core.keys import generator
 from bayescal._core.numerics import effective_size
 from bayescal.data.checks import check_choice, check_level
 from bayescal.data.predictions import EPS, Predictions

@@ -18,26 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
     from matplotlib.typing import LineStyleType
 
-__all__ = [
-    "COLORS",
-    "Style",
-    "draw_legend",
-    "faded",
-    "fill_legend",
-    "gray",
-    "is_dark",
-    "label_axes",
-    "legend_entries",
-    "literal",
-    "literal_options",
-    "new_axes",
-    "next_style",
-    "root_figure",
-    "style_of",
-    "tidy",
-    "write",
-]
-
 # The palette of Okabe and Ito without its yellow, which is too faint for lines on white. Black is
 # replaced by white on dark axes.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

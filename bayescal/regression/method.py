@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,11 @@ from bayescal.regression.binary.objective import BinaryDesign, Distribution, Pri
 from bayescal.regression.binary.posterior import Draws, Target, sample
 from bayescal.regression.model import regression_sites
 from bayescal.smoothing import instance_targets, platt_targets
+
+#: Arrays by their axes.
+Features: TypeAlias = 'Float[np.ndarray, "rows features"]'
+PerRow: TypeAlias = 'Float[np.ndarray, " rows"]'
+Labels: TypeAlias = 'Shaped[np.ndarray, " rows"]'
 
 #: Options of the study's methods, by the names that the study uses.
 PRESETS: dict[str, dict[str, str]] = {
@@ -46,7 +51,7 @@ class Scaling(NamedTuple):
     mean: Float[np.ndarray, " features"]
     scale: Float[np.ndarray, " features"]
 
-    def apply(self, x: Float[np.ndarray, "rows features"]) -> Float[np.ndarray, "rows features"]:
+    def apply(self, x: Features) -> Features:
         """Scale features."""
         same = not self.mean.any() and (self.scale == 1).all()
         return x if same else (x - self.mean) / self.scale
@@ -124,12 +129,7 @@ class Method:
                 "or penalty='l2' with a positive strength"
             )
 
-    def settle(
-        self,
-        x: Float[np.ndarray, "rows features"],
-        y: Shaped[np.ndarray, " rows"],
-        weights: Float[np.ndarray, " rows"],
-    ) -> Settled:
+    def settle(self, x: Features, y: Labels, weights: PerRow) -> Settled:
         """Determine the targets and the strength of the penalty; cross-validate if requested."""
         if self.smoothing in ("instance", "cv") or self.penalty is not None:
             x = scaling_for(x, weights, "centered").apply(x)
@@ -158,12 +158,7 @@ class Method:
             losses,
         )
 
-    def _targets(
-        self,
-        x: Float[np.ndarray, "rows features"],
-        y: Shaped[np.ndarray, " rows"],
-        weights: Float[np.ndarray, " rows"],
-    ) -> Float[np.ndarray, " rows"]:
+    def _targets(self, x: Features, y: Labels, weights: PerRow) -> PerRow:
         if self.smoothing == "platt":
             return platt_targets(y, weights)
         if self.smoothing == "instance":
@@ -172,11 +167,7 @@ class Method:
         return y + constant * (1.0 - 2 * y)
 
     def _cross_validate(
-        self,
-        x: Float[np.ndarray, "rows features"],
-        y: Shaped[np.ndarray, " rows"],
-        weights: Float[np.ndarray, " rows"],
-        grid: Grid[np.ndarray],
+        self, x: Features, y: Labels, weights: PerRow, grid: Grid[np.ndarray]
     ) -> tuple[int, Float[np.ndarray, "candidates folds"]]:
         """Return the best candidate, and the held-out losses of all candidates."""
         folds = fold_features(x, y, weights, self.folds)
@@ -197,12 +188,7 @@ class Method:
             )
             return int(choice.best), np.asarray(choice.losses)
 
-    def fit(
-        self,
-        x: Float[np.ndarray, "rows features"],
-        weights: Float[np.ndarray, " rows"],
-        settled: Settled,
-    ) -> Minimum[np.ndarray]:
+    def fit(self, x: Features, weights: PerRow, settled: Settled) -> Minimum[np.ndarray]:
         """Find the optimum, with coefficients for the unscaled features."""
         sampled = self.inference != "map"
         scaling = scaling_for(x, weights, self.coef_prior or ("centered" if sampled else None))
@@ -213,13 +199,7 @@ class Method:
         minimum = fit_single(problem, lasso=settled.l1 > 0)
         return minimum._replace(x=scaling.back(np.asarray(minimum.x)))
 
-    def sample(
-        self,
-        x: Float[np.ndarray, "rows features"],
-        weights: Float[np.ndarray, " rows"],
-        settled: Settled,
-        seed: int,
-    ) -> Draws:
+    def sample(self, x: Features, weights: PerRow, settled: Settled, seed: int) -> Draws:
         """Draw coefficients for the unscaled features."""
         n, d = x.shape
         scaling = scaling_for(x, weights, self.coef_prior or "centered")
@@ -249,11 +229,7 @@ def _real_numbers() -> object:
     return constraints.real
 
 
-def scaling_for(
-    x: Float[np.ndarray, "rows features"],
-    weights: Float[np.ndarray, " rows"],
-    prior: str | Distribution | None,
-) -> Scaling:
+def scaling_for(x: Features, weights: PerRow, prior: str | Distribution | None) -> Scaling:
     """Choose the scaling of features for a prior.
 
     None leaves them unchanged. "cauchy" centers them and makes their standard deviation 1/2, or the

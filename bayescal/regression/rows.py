@@ -17,8 +17,6 @@ from bayescal.regression.binary.objective import BinaryDesign, Regression
 from bayescal.regression.softmax.fit import fit
 from bayescal.regression.softmax.objective import Design
 
-__all__ = ["binary_fit", "softmax_fit"]
-
 #: Scores whose design is made at once, so that it fits in the processor's cache.
 _DESIGN_NUMBERS = 1 << 14
 

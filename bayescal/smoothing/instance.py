@@ -28,8 +28,6 @@ from bayescal.smoothing._kernels import (
     kernel_log_density,
 )
 
-__all__ = ["batched_instance_targets", "instance_targets", "masked_instance_targets", "soften"]
-
 Scale = Literal["full", "diagonal", "pooled"]
 _COVARIANCE: dict[str, Covariance] = {"full": "full", "diagonal": "diagonal", "pooled": "unit"}
 

@@ -11,8 +11,6 @@ from bayescal._core.shapes import Bool, Float
 from bayescal.data.checks import as_numpy, check_finite
 from bayescal.smoothing._inputs import check_offset, check_smoothing, check_targets
 
-__all__ = ["move", "network_instance_targets"]
-
 
 def network_instance_targets(
     logits: ArrayLike, y: ArrayLike, smoothing: float, offset: float = 0.0

@@ -22,7 +22,7 @@ def skeleton() -> type:
     # Dataclasses look up the names in annotations here.
     sys.modules[module.__name__] = module
     exec(code, module.__dict__)
-    return module.__dict__[module.__dict__["__all__"][0]]
+    return module.__dict__["Shrinkage"]
 
 
 def test_it_does_what_its_formula_says(skeleton: type) -> None:

@@ -218,13 +218,13 @@ def test_one_weight_of_squares_is_the_minimum_over_the_bins(seed: int) -> None:
     assert WeightScaling().fit(p, y).alpha_[0] != result.alpha_[0]
 
 
-@pytest.mark.parametrize("weigh", [module._one_weight, module._square_weight])
-def test_bins_without_room_leave_predictions_as_they_are(weigh: Any) -> None:
+@pytest.mark.parametrize("norm", [1, 2])
+def test_bins_without_room_leave_predictions_as_they_are(norm: int) -> None:
     mass, uniform = np.array([3.0, 2.0]), np.full(2, 0.25)
-    assert weigh(module._Sums(mass, np.array([0.1, 0.9]), uniform), 4) == 1.0
+    assert module._one_weight(module._Sums(mass, np.array([0.1, 0.9]), uniform), 4, norm) == 1.0
     # One bin may be scaled: its accuracy above 1/4, divided by its confidence above 1/4.
     sums = module._Sums(mass, np.array([0.5, 0.9]), np.array([0.75, 0.25]))
-    assert weigh(sums, 4) == pytest.approx(0.5)
+    assert module._one_weight(sums, 4, norm) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(

@@ -303,9 +303,11 @@ def test_rows_that_all_lack_a_number_have_no_results() -> None:
         assert len(rows) and np.isfinite(rows).all()
         return 2 * rows
 
-    np.testing.assert_array_equal(_append._computed(double, scores[:2], 2), np.full((2, 2), np.nan))
-    np.testing.assert_array_equal(_append._computed(double, scores, 2)[2], [4.0, 6.0])
-    np.testing.assert_array_equal(_append._computed(double, scores[2:], 2), [[4.0, 6.0]])
+    np.testing.assert_array_equal(
+        _append.compute_known(double, scores[:2], 2), np.full((2, 2), np.nan)
+    )
+    np.testing.assert_array_equal(_append.compute_known(double, scores, 2)[2], [4.0, 6.0])
+    np.testing.assert_array_equal(_append.compute_known(double, scores[2:], 2), [[4.0, 6.0]])
 
 
 def test_completion_of_unknown_commands_finds_nothing() -> None:

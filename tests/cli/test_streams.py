@@ -121,7 +121,7 @@ def test_rows_of_weight_zero_need_no_label(
 def test_two_classes(tmp_path: Path, form: str) -> None:
     columns = make_columns()
     file, model = write(tmp_path / f"cal.{form}", columns), tmp_path / "beta.npz"
-    blocks = [*open_rows(file).rows("truth", ["p"], "w")]
+    blocks = [*open_rows(file).rows(_streams.Wanted("truth", ["p"], "w"))]
     assert len(blocks) > 5
     np.testing.assert_array_equal(np.concatenate([b.scores for b in blocks])[:, 0], columns["p"])
     stderr = fit(file, model, "Beta", "--columns", "p", "--weights", "w").stderr
@@ -343,7 +343,7 @@ def test_what_only_the_slower_reader_takes(tmp_path: Path) -> None:
     file = tmp_path / "cal.csv"
     file.write_text(" p,truth ,other\n" + "".join(lines))
     with pytest.raises(_streams.UnreadableError):
-        [*open_rows(file).rows("truth", ["p"], None)]
+        [*open_rows(file).rows(_streams.Wanted("truth", ["p"], None))]
     fit(file, tmp_path / "m.npz", "Beta", "--columns", "p")
     expected = bc.Beta().fit(columns["p"], columns["truth"])
     np.testing.assert_allclose(

@@ -66,14 +66,18 @@ def test_shapes_are_checked_while_jax_compiles() -> None:
         program(problem, jnp.zeros((5, 4)))
 
 
-def test_results_and_functions_within_functions_are_checked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("alias", [False, True])
+def test_results_and_functions_within_functions_are_checked(alias: bool, tmp_path: Path) -> None:
     path = tmp_path / "made.py"
+    kind = "Pairs" if alias else "Float[np.ndarray, 'rows 2']"
     path.write_text(
         "from __future__ import annotations\n"
+        "from typing import TypeAlias\n"
         "import numpy as np\n"
         "from bayescal._core.shapes import Float\n"
+        "Pairs: TypeAlias = \"Float[np.ndarray, 'rows 2']\"\n"
         "def outer(x, half):\n"
-        "    def inner(x: Float[np.ndarray, 'rows 2']) -> tuple[Float[np.ndarray, ' rows'], int]:\n"
+        f"    def inner(x: {kind}) -> tuple[Float[np.ndarray, ' rows'], int]:\n"
         "        return half(x), 1\n"
         "    return inner(x)\n"
     )

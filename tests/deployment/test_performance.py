@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, logit
 from sklearn.exceptions import NotFittedError
 
@@ -150,28 +151,24 @@ def test_what_is_printed_without_costs() -> None:
     assert lines[-1].startswith("cost ")
 
 
-def test_modes_where_steps_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check an early stop: the result is better than the start and near what more steps find."""
+def test_modes_are_those_that_scipy_finds() -> None:
     rng = np.random.default_rng(0)
-    base = rng.normal(size=200)
-    counts = (rng.random(200) < expit(0.5 * base)).astype(float)
-    logs = log_softmax(rng.normal(size=(200, 3)), axis=1)
-    codes, ones = rng.integers(0, 3, 200), np.ones(200)
-    full = (
-        _recalibration._binary_mode(base, ones, counts),
-        _recalibration._softmax_mode(logs, codes, ones),
-    )
-    monkeypatch.setattr(_recalibration, "_MAX_STEPS", 2)
-    few = (
-        _recalibration._binary_mode(base, ones, counts),
-        _recalibration._softmax_mode(logs, codes, ones),
-    )
-    for (near, precision), (mode, expected) in zip(few, full, strict=True):
-        assert 0 < np.abs(near - mode).max() < 0.05 * np.abs(mode).max()
-        np.testing.assert_allclose(precision, expected, rtol=0.1, atol=0.1 * expected.max())
+    logs, codes, ones = rng.normal(size=(200, 3)), rng.integers(0, 3, 200), np.ones(200)
+    logs = log_softmax(logs, axis=1)
+    base = logs[:, 1] - logs[:, 0]
+    columns = np.stack([base, np.ones(200), np.tanh(base / 2) ** 2], axis=1)
 
+    def binary_loss(t: np.ndarray) -> float:
+        z = base + columns @ t
+        penalty = ((t / [0.5, 2.0, 1.0]) ** 2).sum() / 2
+        return float((np.logaddexp(0, z) - (codes > 0) * z).sum() + penalty)
 
-def test_a_step_that_gains_nothing_is_not_made() -> None:
-    theta = np.array([1.0, 2.0])
-    result = _recalibration._descend(lambda t: float(np.abs(t - theta).sum()), theta, 0.0, theta)
-    assert result[0] is theta and result[1:] == (0.0, True)
+    def softmax_loss(t: np.ndarray) -> float:
+        moved = log_softmax((1 + t[0]) * logs + t[1:], axis=1)
+        penalty = 2 * t[0] ** 2 + (t[1:] ** 2).sum() / 8
+        return float(penalty - moved[np.arange(200), codes].sum())
+
+    mode, _ = _recalibration._binary_mode(base, ones, (codes > 0).astype(float))
+    np.testing.assert_allclose(mode, minimize(binary_loss, np.zeros(3)).x, atol=1e-4)
+    mode, _ = _recalibration._softmax_mode(logs, codes, ones)
+    np.testing.assert_allclose(mode, minimize(softmax_loss, np.zeros(4)).x, atol=1e-4)

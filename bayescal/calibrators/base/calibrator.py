@@ -115,6 +115,7 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     keeps: ClassVar[Keeps] = "nothing"
     _domain: ClassVar[Domain]
     _sources: ClassVar[frozenset[str]] = MEMORY
+    _symmetric: ClassVar[bool] = True
     #: Classes that implement this calibrator for some ``inputs``.
     _by_inputs: ClassVar[Mapping[str, type[Calibrator]]] = {}
 
@@ -126,7 +127,7 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     @property
     def symmetric(self) -> bool:
         """Whether permuting columns and labels together permutes the probabilities."""
-        return True
+        return self._symmetric
 
     @property
     def sources(self) -> frozenset[str]:

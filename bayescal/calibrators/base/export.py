@@ -19,8 +19,6 @@ from bayescal.calibrators.base.function import PredictFunction
 from bayescal.data.checks import check_choice
 from bayescal.data.label_names import label_list
 
-__all__ = ["export"]
-
 #: Errors that tracing may raise if a format lacks an operation.
 _TRACING_ERRORS = (
     AttributeError,

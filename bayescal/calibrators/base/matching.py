@@ -15,12 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import AnyArray, XArray, to_host
+from bayescal._core.arrays import AnyArray, to_host
 from bayescal._core.chunks import slices
 from bayescal.data.history import History
-from bayescal.data.rows import Source, Sums
-
-__all__ = ["Stages", "match_gradients"]
+from bayescal.data.rows import Rows, Source, Sums
 
 #: Numbers in the scores of the rows whose gradients are computed at once.
 _NUMBERS = 1 << 19
@@ -140,8 +138,8 @@ def _gradients(
     return _Gradients(error, features, temperature, matrix)
 
 
-def _new_sums(gradients: AnyArray, scores: XArray, y: np.ndarray, weights: np.ndarray) -> Sums:
-    scores = np.asarray(to_host(scores), float)
+def _new_sums(gradients: Callable[..., _Gradients], rows: Rows) -> Sums:
+    scores, y, weights = np.asarray(to_host(rows.scores), float), rows.y, rows.weights
     parts = slices(len(y), max(1, _NUMBERS // scores.shape[1]))
     sums = [gradients(scores[part], y[part]).total(weights[part]) for part in parts]
     return {"sums": np.sum(sums, axis=0)}

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, TypeAlias
 import numpy as np
 from sklearn.base import clone
 
-from bayescal._core.arrays import AnyModel, ArrayLike, XArray, to_host
+from bayescal._core.arrays import AnyModel, ArrayLike, to_host
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.optimize import Status
 from bayescal.calibrators.base.calibrator import Calibrator, State
@@ -24,8 +24,6 @@ from bayescal.data.kept_rows import KeptRows, keep_rows
 from bayescal.data.label_names import Classes, class_array
 from bayescal.data.rows import Rows, Sums
 from bayescal.data.scores import convert
-
-__all__ = ["RATES", "OnlineCalibrator"]
 
 #: The arrays of a history, with past losses and weights of rates, and the kind of scores.
 Entries: TypeAlias = dict[str, Any]
@@ -289,9 +287,8 @@ def _restore(earlier: Entries | None, num_rates: int) -> tuple[History | None, n
     return history.mixed(earlier["mix"]).repeated(num_rates), np.zeros(num_rates)
 
 
-def _compress(least: np.ndarray | None, scores: XArray, y: np.ndarray, weights: np.ndarray) -> Sums:
-    rows = Rows(to_host(scores), y, weights)
-    return History.of_rows(rows, least)._asdict()
+def _compress(least: np.ndarray | None, rows: Rows) -> Sums:
+    return History.of_rows(rows._replace(scores=to_host(rows.scores)), least)._asdict()
 
 
 def _join(k: int, first: Sums, second: Sums) -> Sums:

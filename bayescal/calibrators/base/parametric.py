@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, XArray, on_host
 from bayescal._core.numerics import ignoring_underflow, sigmoid
-from bayescal._core.warnings import SamplingWarning, frames_to_caller
+from bayescal._core.warnings import SamplingWarning, warn
 from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.calibrators.base.dispatch import as_fitted
 from bayescal.calibrators.base.draws import ends_of_draws, mean_of_draws, over_draws
@@ -280,12 +279,11 @@ def keep_draws(estimator: AnyModel, draws: Draws) -> State:
     if estimator.inference == "laplace":
         min_ess, alternative = min(min_ess, 0.1 * estimator.num_samples), "nuts"
     if r_hat > 1.05 or ess < min_ess:
-        warnings.warn(
+        warn(
             f"{type(estimator).__name__}: the draws describe the posterior poorly (R-hat "
             f"{r_hat:.3f}, effective sample size {ess:.0f}); raise num_samples, or use "
             f"inference={alternative!r}",
             SamplingWarning,
-            stacklevel=frames_to_caller(),
         )
     return {
         "status": np.asarray(draws.status),

@@ -14,8 +14,6 @@ from bayescal.data.order.ranking import distinct_scores, middles, single_middles
 from bayescal.data.rows import Source
 from bayescal.data.scores import two_columns
 
-__all__ = ["BBQ"]
-
 #: Relative weight below which a model changes no digit of the average.
 _NEGLIGIBLE = 1e-18
 
@@ -91,11 +89,8 @@ class BBQ(OrderCalibrator):
     model_weights_: np.ndarray = field(init=False)
 
     _domain = "probability"
-
-    @property
-    def symmetric(self) -> bool:
-        """False: exchanging the classes may move single rows to the next bin."""
-        return False
+    # Exchanging the classes may move single rows to the next bin.
+    _symmetric = False
 
     def _check_options(self) -> None:
         if not 1 <= self.range_factor <= 100:

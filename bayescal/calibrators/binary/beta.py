@@ -15,8 +15,6 @@ from bayescal.calibrators.base.online import OnlineCalibrator
 from bayescal.calibrators.binary.log_odds import LogOddsCalibrator
 from bayescal.data.checks import check_choice
 
-__all__ = ["Beta"]
-
 
 @dataclass(eq=False, repr=False)
 class Beta(OnlineCalibrator, LogOddsCalibrator):

@@ -15,8 +15,6 @@ from bayescal.data.order.ranking import Groups, distinct_scores
 from bayescal.data.rows import Source
 from bayescal.data.scores import two_columns
 
-__all__ = ["CDFSpline"]
-
 #: Proportion of a class between two knots above which knots are added.
 _CROWDED = 0.8
 

@@ -16,9 +16,7 @@ from bayescal.calibrators.binary.pooling import (
     pool_ranking,
 )
 from bayescal.data.order.ranking import Ranking
-from bayescal.data.rows import Source, Sums
-
-__all__ = ["CenteredIsotonic"]
+from bayescal.data.rows import Rows, Source, Sums
 
 
 @dataclass(eq=False, repr=False)
@@ -87,9 +85,8 @@ class CenteredIsotonic(MonotoneCalibrator):
         return {**points, **cells}
 
 
-def _centers(
-    lowest: np.ndarray, weight: np.ndarray, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
-) -> Sums:
+def _centers(lowest: np.ndarray, weight: np.ndarray, rows: Rows) -> Sums:
     """Sum the contributions of rows to the mean score of every block of known weight."""
-    block = np.searchsorted(lowest, scores, side="right") - 1
-    return {"center": np.bincount(block, weights / weight[block] * scores, len(lowest))}
+    block = np.searchsorted(lowest, rows.scores, side="right") - 1
+    contributions = rows.weights / weight[block] * rows.scores
+    return {"center": np.bincount(block, contributions, len(lowest))}

@@ -17,8 +17,6 @@ from bayescal.calibrators.binary.pooling import (
 from bayescal.data.order.ranking import Ranking
 from bayescal.data.rows import Source
 
-__all__ = ["Isotonic"]
-
 
 @dataclass(eq=False, repr=False)
 class Isotonic(MonotoneCalibrator):

@@ -17,8 +17,6 @@ from bayescal.data.given import MEMORY
 from bayescal.data.rows import Rows, Source
 from bayescal.smoothing import instance_targets, platt_targets
 
-__all__ = ["Logistic"]
-
 
 @dataclass(eq=False, repr=False)
 class Logistic(OnlineCalibrator, LogOddsCalibrator):

@@ -8,8 +8,6 @@ from typing import ClassVar
 from bayescal.calibrators.base.calibrator import Calibrator
 from bayescal.data.given import BLOCKS
 
-__all__ = ["OrderCalibrator"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OrderCalibrator(Calibrator):

@@ -9,8 +9,6 @@ from bayescal.data.order.equal_rows import is_first
 from bayescal.data.order.ranking import Ranking
 from bayescal.data.rows import Source, weight_of_row
 
-__all__ = ["count_cells", "draw_maps"]
-
 #: The number of cells of n rows is this factor times this power of n.
 _FACTOR, _POWER = 1.5, 0.4
 #: Rows of each class that the prior counts for, in all cells together.

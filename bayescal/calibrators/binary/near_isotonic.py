@@ -19,8 +19,6 @@ from bayescal.data.order.ranking import Groups, distinct_scores
 from bayescal.data.rows import Source
 from bayescal.data.scores import two_columns
 
-__all__ = ["NearIsotonic"]
-
 #: Neighboring values that are closer than this are equal up to rounding.
 _EQUAL = 1e-12
 #: Relative weight below which a solution changes no digit of the average.

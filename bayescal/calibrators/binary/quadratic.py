@@ -11,8 +11,6 @@ from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.base.online import OnlineCalibrator
 from bayescal.calibrators.binary.log_odds import LogOddsCalibrator
 
-__all__ = ["Quadratic"]
-
 
 @dataclass(eq=False, repr=False)
 class Quadratic(OnlineCalibrator, LogOddsCalibrator):

@@ -7,21 +7,16 @@ from functools import partial
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike, XArray, search
-from bayescal._core.binning import take_step
+from bayescal._core.arrays import XArray, search
 from bayescal.calibrators.base.calibrator import State
-from bayescal.calibrators.binary.histogram import equal_mass_bins, interval_of_bins
+from bayescal.calibrators.binary.histogram import BinnedCalibrator, equal_mass_bins
 from bayescal.calibrators.binary.logistic import Logistic
-from bayescal.calibrators.binary.monotone import OrderCalibrator
-from bayescal.data.checks import check_count, check_level
-from bayescal.data.rows import Source, Sums, weight_of_row
-from bayescal.data.scores import two_columns
-
-__all__ = ["ScalingBinning"]
+from bayescal.data.checks import check_count
+from bayescal.data.rows import Rows, Source, Sums, weight_of_row
 
 
 @dataclass(eq=False, repr=False)
-class ScalingBinning(OrderCalibrator):
+class ScalingBinning(BinnedCalibrator):
     r"""Scaling-binning: a logistic map g, whose values are averaged in bins of equal mass.
 
     .. math:: \hat p = \frac{\sum_{i \in B} w_i g(s_i)}{\sum_{i \in B} w_i}, \qquad g(s) \in B
@@ -61,18 +56,10 @@ class ScalingBinning(OrderCalibrator):
 
     bins: int = 10
 
-    edges_: np.ndarray = field(init=False)
-    values_: np.ndarray = field(init=False)
-    bin_weights_: np.ndarray = field(init=False)
     slope_: float = field(init=False)
     intercept_: float = field(init=False)
 
     _domain = "real"
-
-    @property
-    def symmetric(self) -> bool:
-        """False: exchanging the classes may move single rows to the next bin."""
-        return False
 
     def _check_options(self) -> None:
         check_count(self.bins, "bins")
@@ -90,46 +77,12 @@ class ScalingBinning(OrderCalibrator):
             "unit": np.asarray(weight_of_row(rows)),
         }
 
-    def _apply(self, state: State, scores: XArray) -> XArray:
-        index = search(state["edges"], scores)
-        return two_columns(take_step(state["values"], index, scores))
-
-    def predict_interval(
-        self, scores: ArrayLike, level: float = 0.9
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Compute credible intervals of the proportion of the second class in the bin of a score.
-
-        They are central intervals of the beta posterior of the bin's proportion with Jeffreys'
-        prior Beta(1/2, 1/2), as in :class:`Histogram`, and do not assume that the logistic map is
-        right. They are widened to contain the predicted value and the proportion among the rows. In
-        simulations of 10 to 5,000 rows in ten bins, intervals of level 0.9 covered at least 80 % of
-        the mean probabilities of bins. Within a bin the probability varies, which they do not show.
-
-        Parameters
-        ----------
-        scores : array-like of shape (m,), (m, 1) or (m, 2)
-        level : float
-            Posterior probability of each interval, in (0, 1).
-
-        Returns
-        -------
-        lower, upper : arrays of shape (m,)
-
-        Raises
-        ------
-        ValueError
-            If the calibrator was loaded from a file of a version without intervals.
-        """
-        level, values = check_level(level), self._values(scores)
-        lower, upper = interval_of_bins(self.state_, 0.0, level)
-        index = search(self.state_["edges"], values)
-        return lower[index], upper[index]
+    def _find_bins(self, state: State, scores: XArray) -> XArray:
+        return search(state["edges"], scores)
 
 
-def _scaled_sums(
-    theta: State, edges: np.ndarray, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
-) -> Sums:
+def _scaled_sums(theta: State, edges: np.ndarray, rows: Rows) -> Sums:
     """Sum the weighted probabilities of the logistic map in each bin."""
-    scaled = weights * Logistic().apply(theta, scores)[:, 1]
-    index = np.searchsorted(edges, scores)
+    scaled = rows.weights * Logistic().apply(theta, rows.scores)[:, 1]
+    index = np.searchsorted(edges, rows.scores)
     return {"scaled": np.bincount(index, scaled, len(edges) + 1)}

@@ -17,8 +17,6 @@ from bayescal.data.order.ranking import Groups, Ranking, equal_scores
 from bayescal.data.rows import Source
 from bayescal.data.scores import two_columns
 
-__all__ = ["VennAbers"]
-
 #: Smaller changes of a value inside cells are ignored for very many rows in blocks.
 _SLIGHT = 1e-6
 

@@ -10,8 +10,6 @@ from sklearn.utils.validation import check_is_fitted
 from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, XArray
 from bayescal.calibrators.combine.base import Several, State
 
-__all__ = ["Average"]
-
 
 @dataclass(eq=False, repr=False)
 class Average(Several):

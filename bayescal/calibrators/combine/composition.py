@@ -9,8 +9,6 @@ from sklearn.utils.validation import check_is_fitted
 from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, UserData, XArray
 from bayescal.calibrators.combine.base import Several, State
 
-__all__ = ["Composition", "compose"]
-
 
 @dataclass(eq=False, repr=False)
 class Composition(Several):

@@ -18,8 +18,6 @@ from bayescal.data.kept_rows import keep_rows
 from bayescal.data.labels import read_many, score_rows
 from bayescal.data.weights import check_weights
 
-__all__ = ["MultiLabel"]
-
 
 @dataclass(eq=False, repr=False)
 class MultiLabel(Combination):

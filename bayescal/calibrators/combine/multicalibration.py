@@ -24,8 +24,6 @@ from bayescal.data.membership import check_groups, check_same_groups
 from bayescal.data.predictions import Predictions, Reading, read_arrays
 from bayescal.data.weights import check_weights, effective_size
 
-__all__ = ["Multicalibration"]
-
 _REMEDY = {
     Status.LIMIT: (
         "the violation of a cell still exceeds the tolerance after max_iter patches; raise either"

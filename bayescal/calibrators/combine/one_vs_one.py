@@ -14,8 +14,6 @@ from bayescal.calibrators.combine.lifted import BinaryReduction, by_part
 from bayescal.data.given import MEMORY
 from bayescal.data.rows import Rows, Source
 
-__all__ = ["OneVsOne"]
-
 #: Smallest probability of a pair, so that no pair decides alone.
 _LEAST = 1e-30
 

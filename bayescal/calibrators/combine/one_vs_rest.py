@@ -11,8 +11,6 @@ from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.combine.lifted import BinaryReduction, by_part
 from bayescal.data.rows import Rows, Source
 
-__all__ = ["OneVsRest"]
-
 
 @dataclass(eq=False, repr=False)
 class OneVsRest(BinaryReduction):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from bayescal._core.numerics import FLOOR, differences, softplus
 from bayescal._core.shapes import Float, Int, Shaped
 from bayescal.data.order.equal_mass import mass_sums
 from bayescal.data.order.ranking import single_middles
+
+#: Arrays by their axes.
+PerRow: TypeAlias = 'Float[np.ndarray, " rows"]'
 
 Binning = Literal["equal_mass", "equal_width"]
 BINNINGS = ("equal_mass", "equal_width")
@@ -56,9 +59,7 @@ def top_class(probs: XArray, binning: Binning) -> TopClass:
     return TopClass(top, confidence, -xp.log(xp.maximum(rest / total, FLOOR)))
 
 
-def hits(
-    top: Shaped[np.ndarray, "rows classes"], y: Int[np.ndarray, " rows"]
-) -> Float[np.ndarray, " rows"]:
+def hits(top: Shaped[np.ndarray, "rows classes"], y: Int[np.ndarray, " rows"]) -> PerRow:
     """Compute how often the most probable class is the label: 1/m if it is one of m such classes.
 
     ``top`` marks these classes. The result does not depend on the order of the columns.
@@ -88,10 +89,7 @@ def find_bin(edges: AnyArray, level: AnyArray, binning: Binning) -> AnyArray:
 
 
 def bin_edges(
-    level: Float[np.ndarray, " rows"],
-    weights: Float[np.ndarray, " rows"],
-    bins: int,
-    binning: Binning,
+    level: PerRow, weights: PerRow, bins: int, binning: Binning
 ) -> Float[np.ndarray, " borders"]:
     """Compute the borders (b - 1,) of bins (lower, upper] of the level.
 
@@ -112,9 +110,7 @@ def bin_edges(
 
 
 def equal_mass_error(
-    confidence: Float[np.ndarray, " rows"],
-    correct: Shaped[np.ndarray, " rows"],
-    weights: Float[np.ndarray, " rows"],
+    confidence: PerRow, correct: Shaped[np.ndarray, " rows"], weights: PerRow
 ) -> float:
     """Compute the calibration error in 15 bins of equal mass, like ``metrics.ece``.
 
@@ -124,9 +120,7 @@ def equal_mass_error(
 
 
 def confidence_sums(
-    confidence: Float[np.ndarray, " rows"],
-    correct: Shaped[np.ndarray, " rows"],
-    weights: Float[np.ndarray, " rows"],
+    confidence: PerRow, correct: Shaped[np.ndarray, " rows"], weights: PerRow
 ) -> Float[np.ndarray, "3 bins"]:
     """Sum (3, 15) weights, confidences and correct rows over bins of equal mass."""
     whole = bool((weights == np.floor(weights)).all())
@@ -134,9 +128,7 @@ def confidence_sums(
 
 
 def best_inverse_temperature(
-    logits: Float[np.ndarray, "rows classes"],
-    y: Int[np.ndarray, " rows"],
-    weights: Float[np.ndarray, " rows"],
+    logits: Float[np.ndarray, "rows classes"], y: Int[np.ndarray, " rows"], weights: PerRow
 ) -> tuple[float, float]:
     """Find the inverse temperature with the smallest error, closest to 1 if several are equal.
 

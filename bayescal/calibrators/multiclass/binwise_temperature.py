@@ -27,8 +27,6 @@ from bayescal.calibrators.multiclass.scale import fit_inverse
 from bayescal.data.checks import check_choice, check_count
 from bayescal.data.rows import Rows, Source
 
-__all__ = ["BinwiseTemperature"]
-
 #: Range of the base-2 logarithms of inverse temperatures.
 _MIN_EXPONENT, _MAX_EXPONENT = -1070.0, 1020.0
 

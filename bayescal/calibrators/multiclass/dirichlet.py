@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from bayescal.calibrators.multiclass.matrix import Matrix
 
-__all__ = ["Dirichlet"]
-
 
 @dataclass(eq=False, repr=False)
 class Dirichlet(Matrix):

@@ -18,8 +18,6 @@ from bayescal.data.rows import Rows, Source
 from bayescal.regression.binary.posterior import Draws
 from bayescal.regression.numpyro_models import Model
 
-__all__ = ["EnsembleTemperature"]
-
 
 @dataclass(eq=False, repr=False)
 class EnsembleTemperature(ParametricCalibrator):

@@ -112,7 +112,8 @@ class LinearCalibrator(OnlineCalibrator, ParametricCalibrator):
         state["unit"], rows = np.asarray(unit), rows.divided(unit)
         penalty, choice = self._penalties(rows, unit)
         if rows.k == 1:
-            minimum = _no_parameters(penalty)
+            none = np.zeros_like(penalty)
+            minimum = Minimum(none, np.asarray(0.0), 0.0, 0, Status.CONVERGED, none)
         else:
             minimum = softmax_fit(rows, self._design, penalty, self._start(rows.sample))
         return self._state_of({**state, **choice}, minimum, penalty, rows.weight)
@@ -234,15 +235,9 @@ def _select_present(present: np.ndarray, rows: Rows) -> Rows:
     return Rows(rows.scores[:, present], (np.cumsum(present) - 1)[rows.y], rows.weights)
 
 
-def _no_parameters(penalty: np.ndarray) -> Minimum:
-    """Return the result of a fit for one class, which has no parameters."""
-    zeros = np.zeros_like(penalty)
-    return Minimum(zeros, np.asarray(0.0), 0.0, 0, Status.CONVERGED, zeros)
-
-
-def _expected(inverse: float, scores: XArray, y: np.ndarray, weights: np.ndarray) -> Sums:
-    weights = namespace(scores).asarray(weights)
-    return {"expected": np.asarray(weights @ scaled_softmax(scores, inverse))}
+def _expected(inverse: float, rows: Rows) -> Sums:
+    weights = namespace(rows.scores).asarray(rows.weights)
+    return {"expected": np.asarray(weights @ scaled_softmax(rows.scores, inverse))}
 
 
 def _missing(rows: Source, present: np.ndarray) -> State:

@@ -16,8 +16,6 @@ from bayescal.data.given import MEMORY
 from bayescal.data.rows import Rows, Source
 from bayescal.regression.softmax.choose import out_of_fold_losses
 
-__all__ = ["Matrix"]
-
 #: Candidate strengths of cross-validation, in descending order.
 OFF_DIAGONALS = 10.0 ** np.arange(5, -2, -1)
 INTERCEPTS = 10.0 ** np.arange(3, -4, -1)

@@ -10,8 +10,6 @@ from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.multiclass.linear import StructuredCalibrator
 from bayescal.data.rows import Source
 
-__all__ = ["StructuredMatrix"]
-
 
 @dataclass(eq=False, repr=False)
 class StructuredMatrix(StructuredCalibrator):

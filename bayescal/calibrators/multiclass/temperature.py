@@ -33,8 +33,6 @@ from bayescal.regression.numpyro_models import Model, as_model
 if TYPE_CHECKING:
     from numpyro.distributions import Distribution
 
-__all__ = ["Temperature"]
-
 
 @dataclass(eq=False, repr=False)
 class Temperature(OnlineCalibrator, ParametricCalibrator):

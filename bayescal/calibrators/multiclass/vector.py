@@ -11,8 +11,6 @@ from bayescal.calibrators.base.calibrator import Calibrator
 from bayescal.calibrators.multiclass.linear import LinearCalibrator
 from bayescal.calibrators.multiclass.top_logits.vector import TopVector
 
-__all__ = ["Vector"]
-
 
 @dataclass(eq=False, repr=False)
 class Vector(LinearCalibrator):

@@ -28,8 +28,6 @@ from bayescal.data.checks import check_choice, check_count
 from bayescal.data.rows import Source
 from bayescal.data.scores import Domain
 
-__all__ = ["WeightScaling"]
-
 
 class _Sums(NamedTuple):
     """Weights, mean accuracies and mean confidences of b bins; NaN for empty bins."""
@@ -140,7 +138,7 @@ class WeightScaling(Calibrator):
         if self.bins is None:
             edges = np.empty(0)
             sums = _means(confidence_sums(confidence, correct, weights))
-            alpha = np.array([(_one_weight if self.norm == 1 else _square_weight)(sums, k)])
+            alpha = np.array([_one_weight(sums, k, self.norm)])
         else:
             edges = bin_edges(level, weights, self.bins, self.binning)
             index = find_bin(edges, level, self.binning)
@@ -188,32 +186,22 @@ def _weights(sums: _Sums, k: int) -> Float[np.ndarray, " bins"]:
     return np.divide(wanted, room, out=np.ones_like(room), where=room > SAME)
 
 
-def _one_weight(sums: _Sums, k: int) -> float:
-    """Compute the largest alpha in [1e-9, 1] that minimizes the sum of absolute differences.
+def _one_weight(sums: _Sums, k: int, norm: int) -> float:
+    """Compute the alpha in [1e-9, 1] that minimizes the sum of differences to a power.
 
-    These are |w (A - 1/k) - alpha w (C - 1/k)|. The slope of the sum rises at the ratios, by twice
-    the w (C - 1/k) of the bin.
+    The differences are w (A - 1/k - alpha (C - 1/k)). The slope of the sum of their absolute values
+    rises at the ratios, by twice the w (C - 1/k) of the bin; the largest best alpha is used.
     """
     room = sums.confidence - 1 / k
     used = room > SAME
     if not used.any():
         return 1.0
     ratio = (sums.accuracy[used] - 1 / k) / room[used]
-    order = np.argsort(ratio)
-    rise = (sums.weight * room)[used][order]
-    past = np.cumsum(rise) > rise.sum() * (0.5 + SAME)
-    return float(np.clip(ratio[order][np.argmax(past)], TRACE, 1))
-
-
-def _square_weight(sums: _Sums, k: int) -> float:
-    """Compute the alpha in [1e-9, 1] that minimizes the sum of w (A - 1/k - alpha (C - 1/k))^2."""
-    room = sums.confidence - 1 / k
-    used = room > SAME
-    if not used.any():
-        return 1.0
-    slope_weights = (sums.weight * room)[used]
-    return float(
-        np.clip(
-            slope_weights @ (sums.accuracy[used] - 1 / k) / (slope_weights @ room[used]), TRACE, 1
-        )
-    )
+    rise = (sums.weight * room)[used]
+    if norm == 2:
+        best = rise @ (sums.accuracy[used] - 1 / k) / (rise @ room[used])
+    else:
+        order = np.argsort(ratio)
+        past = np.cumsum(rise[order]) > rise[order].sum() * (0.5 + SAME)
+        best = ratio[order][np.argmax(past)]
+    return float(np.clip(best, TRACE, 1))

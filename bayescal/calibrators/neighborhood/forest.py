@@ -24,8 +24,6 @@ from bayescal.data.order.classes import canonical_order
 from bayescal.data.order.equal_rows import distinct_rows
 from bayescal.data.rows import Rows, Source
 
-__all__ = ["Forest"]
-
 _CANDIDATES = 2 ** np.arange(1, 13)
 
 #: Relative weight below which differences of sums of weights are rounding errors.

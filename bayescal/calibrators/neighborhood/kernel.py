@@ -32,8 +32,6 @@ from bayescal.data.checks import check_choice
 from bayescal.data.given import DEVICE
 from bayescal.data.rows import Rows, Source
 
-__all__ = ["Kernel"]
-
 _CANDIDATES = 1.6 * 2.0 ** np.arange(6, -10, -1)
 
 #: Range of bandwidths; beyond it only the nearest row counts, or all rows count equally.

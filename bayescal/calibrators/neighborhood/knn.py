@@ -20,8 +20,6 @@ from bayescal.calibrators.neighborhood.search import Index, neighbor_means, sort
 from bayescal.data.checks import check_choice, check_count
 from bayescal.data.rows import Rows, Source
 
-__all__ = ["KNN"]
-
 #: Relative changes of probabilities below this have a series of this many terms, to full precision.
 _SERIES, _TERMS = 0.1, 16
 _CANDIDATES = 2 ** np.arange(5, 13)

@@ -44,8 +44,6 @@ from bayescal.data.kept_rows import KeptRows
 from bayescal.data.rows import Rows, Source, Sums
 from bayescal.regression.binary.posterior import Draws
 
-__all__ = ["StackedScaling"]
-
 #: State entries: log probabilities (m, members) of held-out labels, and their weights.
 _HELD_OUT, _HELD_OUT_WEIGHTS = "held_out", "held_out_weights"
 #: State entries: scores (m, k) of a sample of rows, and their weights.
@@ -296,7 +294,7 @@ class StackedScaling(ParametricCalibrator):
                 squares = every.weights if rows.whole else every.weights**2
                 plain = row_losses_of_logits(every.scores, every.y, rows.reader.least)
                 given = state["held_out_losses"], plain, every.weights, squares
-                expected = _add_expected(state, rows.whole, rows.reader.least, *every)
+                expected = _add_expected(state, rows.whole, rows.reader.least, every)
                 state["held_out_moments"] = np.concatenate([loss_moments(*given), expected["sums"]])
             return {**state, "rows": np.asarray(rows.n)}
         names, count = self._choose(rows.units, rows.k)
@@ -424,15 +422,9 @@ def _state(names: list[str], stack: Stack, sample: Rows) -> State:
     }
 
 
-def _add_expected(
-    state: State,
-    whole: bool,
-    least: np.ndarray | None,
-    scores: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
-) -> Sums:
+def _add_expected(state: State, whole: bool, least: np.ndarray | None, rows: Rows) -> Sums:
     """Compute sums (1, 3) of the losses that the fit expects of some of its rows, for moments."""
+    scores, y, weights = rows
     members, stack = _stack(state)
     probs = mixture_on_host(members, stack, state["stack_weights"], scores)
     expected = expected_of_probs(probs, y, class_losses_of_logits(scores, least))

@@ -44,8 +44,6 @@ from bayescal.data.order.classes import class_moments, order_by_moments
 from bayescal.data.rows import Rows, Sums
 from bayescal.regression.softmax.objective import split
 
-__all__ = ["Mixed", "fit_stack_of_blocks"]
-
 #: Largest gain of the last step of weights; the next step would gain about its square.
 _SMALL = 2e-7
 #: Parts of the evaluation of a mixture: its log likelihood, the gradient and minus the Hessian.
@@ -74,15 +72,14 @@ class Folded:
         """The number of folds; with one fold, no rows are held out."""
         return self.buckets.count
 
-    def blocks(
-        self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
-    ) -> Iterator[tuple[int, Rows, np.ndarray, Block]]:
+    def blocks(self, rows: Rows) -> Iterator[tuple[int, Rows, np.ndarray, Block]]:
         """Yield for parts of the rows: the fold, the rows, their unit weights, and inputs of fits.
 
         A row of weight w that is divided between folds, or merged with equal rows, keeps the
         variance of rows of its unit weight.
         """
-        folds, rows, units = np.zeros(len(y), int), Rows(scores, y, weights), weights
+        scores, y, weights = rows
+        folds, units = np.zeros(len(y), int), weights
         if self.num_folds > 1:
             folded = self.buckets.assign(_hashes(self.order, scores), *rows)
             folds, rows = folded.fold, Rows(*folded.take(scores, y))
@@ -178,33 +175,17 @@ def _survey(rows: RowBlocks) -> tuple[Scale, Rows, np.ndarray, np.ndarray]:
     return scale, Rows(sums["scores"], sums["y"], counts), order, sums["mass"]
 
 
-def _begin_scale(
-    start: float,
-    far: bool,
-    total: float,
-    largest: float,
-    scores: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
-) -> Sums:
-    moments = class_moments(total, largest, scores, y, weights)
-    return {**_scale_sums(start, far, scores, y, weights), **moments}
+def _begin_scale(start: float, far: bool, total: float, largest: float, rows: Rows) -> Sums:
+    return {**_scale_sums(start, far, rows), **class_moments(total, largest, rows)}
 
 
-def _look(
-    s: float,
-    far: bool,
-    order: np.ndarray,
-    units: float,
-    scores: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
-) -> Sums:
+def _look(s: float, far: bool, order: np.ndarray, units: float, rows: Rows) -> Sums:
+    scores, y, weights = rows
     hashes = _hashes(order, scores)
     both = with_labels(hashes, np.argsort(order)[y])
     chosen, counts = sample_hashes(both, weights)
     return {
-        **_scale_sums(s, far, scores, y, weights),
+        **_scale_sums(s, far, rows),
         "mass": bucket_mass(hashes, y, weights, units, scores.shape[1]),
         "hashes": both[chosen],
         "counts": counts,
@@ -225,28 +206,20 @@ def _join(first: Sums, second: Sums) -> Sums:
     return {name: values[chosen] for name, values in both.items()} | {**sums, "counts": counts}
 
 
-def _scale_sums(
-    s: float, far: bool, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
-) -> Sums:
+def _scale_sums(s: float, far: bool, rows: Rows) -> Sums:
     if far:
-        scores = differences(scores, -FAR)
-    return {"terms": np.array(ScaleLoss(Rows(scores, y, weights), single=False, keep=False)(s))}
+        rows = rows._replace(scores=differences(rows.scores, -FAR))
+    return {"terms": np.array(ScaleLoss(rows, single=False, keep=False)(s))}
 
 
 def _name(job: Job) -> str:
     return "/".join(map(str, job))
 
 
-def _losses(
-    folded: Folded,
-    points: Mapping[Job, np.ndarray],
-    scores: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
-) -> Sums:
+def _losses(folded: Folded, points: Mapping[Job, np.ndarray], rows: Rows) -> Sums:
     """Compute value and gradient (1 + p,) of each job."""
     sums = {_name(job): np.zeros(1 + len(theta)) for job, theta in points.items()}
-    for fold, _, _, block in folded.blocks(scores, y, weights):
+    for fold, _, _, block in folded.blocks(rows):
         for job, theta in points.items():
             if job.takes(fold):
                 slot = folded.plan.slot(job.member)
@@ -261,7 +234,7 @@ def _mix(folded: Folded, rows: RowBlocks, thetas: dict[Job, np.ndarray], mass: n
     """
     sample = [
         (folded.held_out(thetas, fold, block), block.weights / rows.share, fold)
-        for fold, _, _, block in folded.blocks(*rows.sample)
+        for fold, _, _, block in folded.blocks(rows.sample)
     ]
     shares = {name: mix(*_without(sample, name)) for name in (ALL, *range(folded.num_folds))}
     masses = {ALL: rows.weight} | {i: rows.weight - of_fold for i, of_fold in enumerate(mass)}
@@ -296,9 +269,7 @@ def _mix_sums(
     shares: Mapping[int, np.ndarray],
     whole: bool,
     least: np.ndarray | None,
-    scores: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
+    rows: Rows,
 ) -> Sums:
     """Compute log likelihoods of mixtures of held-out predictions, their gradients and curvatures.
 
@@ -310,19 +281,19 @@ def _mix_sums(
     sums = {f"{part}/{name}": zero for name in shares for part, zero in empty.items()}
     sums |= {f"moments/{name}": np.zeros((4, 3)) for name in shares if name != ALL}
     sums["held"] = np.zeros(q)
-    for fold, rows, units, block in folded.blocks(scores, y, weights):
+    for fold, part, units, block in folded.blocks(rows):
         held = folded.held_out(thetas, fold, block)
         parts = np.exp(held - held.max(axis=1, keepdims=True))
-        here = {"held": rows.weights @ held}
+        here = {"held": part.weights @ held}
         for name, share in shares.items():
             if name == fold:
                 logs = log_mean(held, share)
-                plain = row_losses_of_logits(rows.scores, rows.y, least)
-                squares = rows.weights if whole else rows.weights * units
-                here[f"moments/{name}"] = loss_moments(-logs, plain, rows.weights, squares)
+                plain = row_losses_of_logits(part.scores, part.y, least)
+                squares = part.weights if whole else part.weights * units
+                here[f"moments/{name}"] = loss_moments(-logs, plain, part.weights, squares)
                 continue
-            terms = mix_terms(rows.weights, parts, share)
-            here |= {f"{part}/{name}": term for part, term in zip(_PARTS, terms, strict=True)}
+            terms = mix_terms(part.weights, parts, share)
+            here |= {f"{key}/{name}": term for key, term in zip(_PARTS, terms, strict=True)}
         for name, term in here.items():
             sums[name] = sums[name] + term
     return sums

@@ -22,8 +22,8 @@ from bayescal.data.scores import Domain, Inputs, check_options, convert, widen
 from bayescal.data.top_logits import pack
 from bayescal.data.weights import check_weights_of
 
-#: Called with scores in the domain of a calibrator, labels as positions and positive weights.
-OfRows: TypeAlias = Callable[[np.ndarray, np.ndarray, np.ndarray], Sums]
+#: Called with rows: scores in the domain of a calibrator, labels as positions, positive weights.
+OfRows: TypeAlias = Callable[[Rows], Sums]
 #: Number of rows, and maximum of numbers, in the sample from which fits start.
 _SAMPLE, _NUMBERS = 1 << 18, 1 << 22
 #: Maximum of numbers that are processed at once, beside the block that holds them; at least as
@@ -114,7 +114,7 @@ class RowBlocks:
         return float(self.sample.weights.sum()) / self.weight
 
     def total(self, function: OfRows, merge: Merge = add, numbers: int | None = None) -> Sums:
-        """Make a pass: sum ``function(scores, y, weights)`` over the rows.
+        """Make a pass: sum ``function(rows)`` over parts of the rows.
 
         Parts of the rows with at most ``numbers`` numbers are processed at once.
         """
@@ -137,8 +137,7 @@ class RowBlocks:
         """Return all rows, which must be few; make a pass if the sample lacks some."""
         if len(self.sample.y) == self.n:
             return self.sample
-        rows = self.total(_as_sums, concatenate)
-        return Rows(rows["scores"], rows["y"], rows["weights"])
+        return Rows(**self.total(_as_sums, concatenate))
 
     def mapped(self, step: Callable[[Rows], Rows], largest: float) -> RowBlocks:
         """Apply a step that changes scores, whose greatest absolute value is then ``largest``."""
@@ -166,16 +165,16 @@ class BlockDesigns:
         return self.rows.total(of_rows, merge, self.numbers)
 
 
-def _ends(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
-    return {"low": -scores.min(), "high": scores.max()}
+def _ends(rows: Rows) -> Sums:
+    return {"low": -rows.scores.min(), "high": rows.scores.max()}
 
 
 def _divide(unit: float, rows: Rows) -> Rows:
     return rows._replace(scores=rows.scores / unit)
 
 
-def _as_sums(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
-    return {"scores": scores, "y": y, "weights": weights}
+def _as_sums(rows: Rows) -> Sums:
+    return rows._asdict()
 
 
 def concatenate(first: Sums, second: Sums) -> Sums:
@@ -184,13 +183,9 @@ def concatenate(first: Sums, second: Sums) -> Sums:
 
 
 def _of_design(
-    make: Callable[[Rows], object],
-    function: Callable[[object], Sums],
-    scores: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
+    make: Callable[[Rows], object], function: Callable[[object], Sums], rows: Rows
 ) -> Sums:
-    return function(make(Rows(scores, y, weights)))
+    return function(make(rows))
 
 
 def block_rows(
@@ -222,7 +217,7 @@ def _on_rows(
         with np.errstate(all="ignore"):
             for step in steps:
                 rows = step(rows)
-            part_sums = function(*rows)
+            part_sums = function(rows)
         sums = part_sums if sums is None else merge(sums, part_sums)
     return sums
 

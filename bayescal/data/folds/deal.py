@@ -18,7 +18,7 @@ import numpy as np
 from bayescal._core.arrays import AnyArray, X, XArray, matmul, namespace
 from bayescal._core.numerics import FLOOR
 from bayescal._core.shapes import Float, Int
-from bayescal.data.order.classes import canonical_order
+from bayescal.data.order.classes import bounded, canonical_order
 from bayescal.data.order.equal_rows import distinct_rows, is_first
 
 #: Keys that differ by less than this, relative to their size, form one cell: a classifier's scores
@@ -111,7 +111,7 @@ def fold_scores(
 def fold_features(x: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int) -> FoldedRows:
     """Deal rows of features (n, d) to folds, stratified by labels (n,); see :func:`fold_scores`."""
     size = np.abs(x).max(axis=0, initial=0)
-    scaled = _bounded(x) / np.where(size > 0, size, 1.0)
+    scaled = bounded(x) / np.where(size > 0, size, 1.0)
     key = scaled @ np.sqrt(np.arange(1, x.shape[1] + 1))
     # Order the classes independently of their names.
     codes = np.unique(y, return_inverse=True)[1].reshape(-1)
@@ -127,7 +127,7 @@ def score_keys(scores: XArray, order: XArray) -> AnyArray:
 
     It is a combination of the scores in a canonical order of the classes.
     """
-    return matmul(_bounded(scores)[:, order], np.sqrt(np.arange(1, scores.shape[1] + 1)))
+    return matmul(bounded(scores)[:, order], np.sqrt(np.arange(1, scores.shape[1] + 1)))
 
 
 def deal_rows(
@@ -339,7 +339,3 @@ def _divide(cells: _Cells, mixed: np.ndarray, first: np.ndarray, table: np.ndarr
     weights = np.concatenate([weights, cells.weights[sets[missing]]])
     fold_index = np.minimum(np.searchsorted(fold_ends, ends), len(fold_ends) - 1)
     return _Entries(sets[part], fold[fold_index], weights)
-
-
-def _bounded(values: AnyArray) -> XArray:
-    return namespace(values).clip(values.astype(float, copy=False), -1e150, 1e150)

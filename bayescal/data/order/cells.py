@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
@@ -33,71 +34,45 @@ class Cells(Protocol):
         ...
 
 
-@dataclass
-class EvenCells:
-    """Cells of equal width, of rows in memory."""
+class MemoryCells:
+    """Cells of rows in memory, whose cells are computed once."""
 
-    low: float
-    scale: float
-    count: int = 0
-    #: Rows that are looked up several times, and their cells.
-    _known: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
+    def __init__(self, find: Callable[[np.ndarray], np.ndarray], scores: np.ndarray) -> None:
+        self._find, self._scores, self._cell = find, scores, find(scores)
+        self.count = int(self._cell.max()) + 1
 
     def assign(self, scores: np.ndarray) -> np.ndarray:
-        if self._known is not None and scores is self._known[0]:
-            return self._known[1]
-        return ((scores - self.low) * self.scale).astype(np.intp)
+        return self._cell if scores is self._scores else self._find(scores)
 
     def divided(self, names: np.ndarray, most: int) -> None:
         return None
 
 
-def even_cells(scores: np.ndarray, count: float) -> EvenCells | None:
-    """Make about ``count`` cells; None if the range cannot be divided."""
+def even_cells(scores: np.ndarray, count: float) -> MemoryCells | None:
+    """Make about ``count`` cells of equal width; None if the range cannot be divided."""
     low = scores.min()
     with np.errstate(over="ignore", divide="ignore"):
         scale = count / (scores.max() - low)
     if not 0 < scale < np.inf:
         return None
-    cells = EvenCells(low, scale)
-    cells._known = scores, cells.assign(scores)
-    cells.count = int(cells._known[1].max()) + 1
-    return cells
+    return MemoryCells(lambda scores: ((scores - low) * scale).astype(np.intp), scores)
 
 
-@dataclass
-class RelativeCells:
-    """Cells of probabilities in memory, with high resolution close to 0 and 1.
+def relative_cells(scores: np.ndarray, count: float) -> MemoryCells:
+    """Divide [0, 1] into about twice this many cells, most of them close to 0 and 1.
 
-    Each power of two, of the distance from 0 or 1, is divided into ``2**digits`` cells.
+    Each power of two, of the distance from 0 or 1, is divided into a power of two of cells.
     """
+    digits = int(np.clip(np.log2(count / _OCTAVES), 0, 8))
 
-    digits: int
-    #: Rows that are looked up several times, and their cells.
-    _known: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
-
-    @property
-    def count(self) -> int:
-        return 2 * (_OCTAVES << self.digits) + 1
-
-    def assign(self, scores: np.ndarray) -> np.ndarray:
-        if self._known is not None and scores is self._known[0]:
-            return self._known[1]
+    def find(scores: np.ndarray) -> np.ndarray:
         # Above one half use the distance from 1, which is exact.
         distance = np.maximum(np.minimum(scores, 1 - scores), 2.0**-_OCTAVES)
-        cell = distance.view(np.int64) >> (52 - self.digits)
-        cell -= (1023 - _OCTAVES) << self.digits
-        return np.where(scores < 0.5, cell, self.count - 1 - cell)
+        cell = distance.view(np.int64) >> (52 - digits)
+        cell -= (1023 - _OCTAVES) << digits
+        return np.where(scores < 0.5, cell, 2 * (_OCTAVES << digits) - cell)
 
-    def divided(self, names: np.ndarray, most: int) -> None:
-        return None
-
-
-def relative_cells(scores: np.ndarray, count: float) -> RelativeCells:
-    """Divide [0, 1] into about twice this many cells, most of them close to 0 and 1."""
-    cells = RelativeCells(int(np.clip(np.log2(count / _OCTAVES), 0, 8)))
-    cells._known = scores, cells.assign(scores)
-    return cells
+    return MemoryCells(find, scores)
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, XArray, matmul, namespace
+from bayescal.data.rows import Rows, Sums
 
 #: Digits to which moments are rounded, since sums in another order differ in the last ones.
 _DIGITS = 10
 #: Larger scores count as this large, so that their squares are finite.
-LARGEST = 1e150
+_LARGEST = 1e150
 
 
 def canonical_order(scores: XArray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -22,28 +23,27 @@ def canonical_order(scores: XArray, y: np.ndarray, weights: np.ndarray) -> np.nd
     NumPy's or JAX's.
     """
     xp = namespace(scores)
-    largest = float(xp.max(xp.abs(_bounded(scores))))
-    return order_by_moments(class_moments(weights.sum(), largest, scores, y, weights)["moments"])
+    largest, rows = float(xp.max(xp.abs(bounded(scores)))), Rows(scores, y, weights)
+    return order_by_moments(class_moments(weights.sum(), largest, rows)["moments"])
 
 
-def class_moments(
-    total: float, largest: float, scores: XArray, y: np.ndarray, weights: np.ndarray
-) -> dict[str, np.ndarray]:
+def class_moments(total: float, largest: float, rows: Rows) -> Sums:
     """Compute moments (4, k) of each class; those of parts of the rows add up.
 
     ``total`` is the sum of all weights and ``largest`` the greatest size of a score.
     """
-    xp, k, proportion = namespace(scores), scores.shape[1], weights / total
-    bounded = _bounded(scores) / max(min(largest, LARGEST), np.finfo(float).tiny)
-    label_scores = np.asarray(bounded[np.arange(len(y)), y])
+    (scores, y, weights), k = rows, rows.k
+    xp, proportion = namespace(scores), weights / total
+    scaled = bounded(scores) / max(min(largest, _LARGEST), np.finfo(float).tiny)
+    label_scores = np.asarray(scaled[np.arange(len(y)), y])
     on_device = xp.asarray(proportion)
     return {
         "moments": np.stack(
             [
-                np.asarray(matmul(on_device, bounded)),
+                np.asarray(matmul(on_device, scaled)),
                 np.bincount(y, proportion, k),
                 np.bincount(y, proportion * label_scores, k),
-                np.asarray(matmul(on_device, bounded**2)),
+                np.asarray(matmul(on_device, scaled**2)),
             ]
         )
     }
@@ -55,5 +55,6 @@ def order_by_moments(moments: np.ndarray) -> np.ndarray:
     return np.argsort(key.round(_DIGITS), kind="stable")
 
 
-def _bounded(scores: AnyArray) -> XArray:
-    return namespace(scores).clip(scores.astype(float), -LARGEST, LARGEST)
+def bounded(scores: AnyArray) -> XArray:
+    """Convert scores to floats, and clip them so that their squares are finite."""
+    return namespace(scores).clip(scores.astype(float, copy=False), -_LARGEST, _LARGEST)

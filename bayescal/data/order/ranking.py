@@ -316,17 +316,11 @@ def _merge(order: np.ndarray, scores: np.ndarray, weight: np.ndarray, positive: 
     return {"scores": distinct, "weight": weight, "positive": positive}
 
 
-def _gather(
-    cells: Cells | None,
-    wanted: np.ndarray | None,
-    scores: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
-) -> Sums:
+def _gather(cells: Cells | None, wanted: np.ndarray | None, rows: Rows) -> Sums:
     """Find the distinct scores in the marked cells, or in all cells, with their sums."""
     if cells is not None and wanted is not None:
-        rows = np.flatnonzero(wanted[cells.assign(scores)])
-        scores, y, weights = scores[rows], y[rows], weights[rows]
+        rows = rows.take(np.flatnonzero(wanted[cells.assign(rows.scores)]))
+    scores, y, weights = rows
     return _merge(np.argsort(scores), scores, weights, weights * y)
 
 
@@ -337,10 +331,9 @@ def _join(most: int | None, first: Sums, second: Sums) -> Sums:
     return merged if most is None else {name: value[: most + 1] for name, value in merged.items()}
 
 
-def _count(
-    cells: Cells, ends: bool, scores: np.ndarray, y: np.ndarray, weights: np.ndarray
-) -> Sums:
+def _count(cells: Cells, ends: bool, rows: Rows) -> Sums:
     """Sum weights over the rows in each cell; with ``ends`` also count rows and find extremes."""
+    scores, y, weights = rows
     cell, count = cells.assign(scores), cells.count
     sums = {
         "weight": np.bincount(cell, weights, count),
@@ -354,8 +347,9 @@ def _count(
     return sums
 
 
-def _score_sums(cells: Cells, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Sums:
-    return {"scores": np.bincount(cells.assign(scores), weights * scores, cells.count)}
+def _score_sums(cells: Cells, rows: Rows) -> Sums:
+    cell, products = cells.assign(rows.scores), rows.weights * rows.scores
+    return {"scores": np.bincount(cell, products, cells.count)}
 
 
 def _add_counts(first: Sums, second: Sums) -> Sums:

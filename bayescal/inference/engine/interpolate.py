@@ -8,12 +8,16 @@ error by about 64.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.shapes import Float, Shaped
+
+#: Arrays by their axes.
+Nodes: TypeAlias = 'Float[jax.Array, " nodes"]'
+Points: TypeAlias = 'Float[jax.Array, " points"]'
 
 _POINTS = 6
 _SAMPLE = 4096
@@ -45,7 +49,7 @@ def center_and_scale(z: Shaped[np.ndarray, " *points"]) -> Float[np.ndarray, " 2
 
 def make_grid(
     z: Float[jax.Array, " *points"], bulk: Float[jax.Array, " 2"], intervals: int
-) -> tuple[Grid, Float[jax.Array, " nodes"]]:
+) -> tuple[Grid, Nodes]:
     """Make a grid that covers the points ``z``; return it and its ``intervals + 1`` nodes.
 
     ``bulk`` is what ``center_and_scale`` returns.
@@ -58,9 +62,7 @@ def make_grid(
     return Grid(center, scale, low, step), nodes
 
 
-def interpolate(
-    grid: Grid, values: Float[jax.Array, " nodes"], z: Float[jax.Array, " points"]
-) -> Float[jax.Array, " points"]:
+def interpolate(grid: Grid, values: Nodes, z: Points) -> Points:
     """Evaluate the piecewise polynomial through ``values`` (nodes,) at points ``z`` (m,).
 
     O(m) time and memory; the table of coefficients has six entries for each node.
@@ -68,9 +70,7 @@ def interpolate(
     return _evaluate(values, (jnp.arcsinh((z - grid.center) / grid.scale) - grid.first) / grid.step)
 
 
-def _evaluate(
-    values: Float[jax.Array, " nodes"], position: Float[jax.Array, " points"]
-) -> Float[jax.Array, " points"]:
+def _evaluate(values: Nodes, position: Points) -> Points:
     """Evaluate the polynomials at positions (m,) between the nodes 0, 1, ..."""
     count = values.shape[0] - _POINTS + 1
     windows = jnp.stack([values[c : c + count] for c in range(_POINTS)])
@@ -83,9 +83,7 @@ def _evaluate(
     return result
 
 
-def interpolation_error(
-    values: Float[jax.Array, " nodes"],
-) -> tuple[Float[jax.Array, ""], Float[jax.Array, ""]]:
+def interpolation_error(values: Nodes) -> tuple[Float[jax.Array, ""], Float[jax.Array, ""]]:
     """Estimate the interpolant's largest errors, in probability and in log odds, from its nodes.
 
     ``values`` are log odds (nodes,) on a grid whose number of intervals is a multiple of four. The
@@ -99,9 +97,7 @@ def interpolation_error(
     return miss, log_miss
 
 
-def left_out_error(
-    values: Float[jax.Array, " nodes"],
-) -> tuple[Float[jax.Array, ""], Float[jax.Array, ""]]:
+def left_out_error(values: Nodes) -> tuple[Float[jax.Array, ""], Float[jax.Array, ""]]:
     """Interpolate log odds (nodes,) from every other node; return the largest errors in between.
 
     The first error is in probability, the second in log odds; the number of intervals is even.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from bayescal.models.prior import walk
 
 if TYPE_CHECKING:
     from numpyro.distributions import Distribution
+
+#: Arrays by their axes.
+PerDraw: TypeAlias = 'Float[jax.Array, " draws"]'
+Vectors: TypeAlias = 'Float[jax.Array, "draws parameters"]'
 
 _PILOT = 4096
 _ROUNDS = 64
@@ -36,7 +40,7 @@ class Proposal(NamedTuple):
     key: jax.Array
 
 
-def _prior_vectors(prior: Prior, key: jax.Array, n: int) -> Float[jax.Array, "draws parameters"]:
+def _prior_vectors(prior: Prior, key: jax.Array, n: int) -> Vectors:
     """Draw vectors (n, d) from the prior in unconstrained coordinates."""
 
     def vector(key: jax.Array) -> Float[jax.Array, " parameters"]:
@@ -51,9 +55,7 @@ def _prior_vectors(prior: Prior, key: jax.Array, n: int) -> Float[jax.Array, "dr
     return jax.vmap(vector)(jax.random.split(key, n))
 
 
-def _student_vectors(
-    proposal: Proposal, key: jax.Array, n: int
-) -> Float[jax.Array, "draws parameters"]:
+def _student_vectors(proposal: Proposal, key: jax.Array, n: int) -> Vectors:
     """Draw vectors (n, d) from the proposal."""
     normal, chi = jax.random.split(key)
     dtype = proposal.center.dtype
@@ -63,9 +65,7 @@ def _student_vectors(
     return proposal.center + (z / jnp.sqrt(scale)[:, None]) @ proposal.factor.T
 
 
-def _student_log_density(
-    proposal: Proposal, v: Float[jax.Array, "draws parameters"]
-) -> Float[jax.Array, " draws"]:
+def _student_log_density(proposal: Proposal, v: Vectors) -> PerDraw:
     """Compute the proposal's log density at the rows of ``v`` (n, d)."""
     d = v.shape[1]
     z = jax.scipy.linalg.solve_triangular(proposal.factor, (v - proposal.center).T, lower=True)
@@ -78,9 +78,7 @@ def _student_log_density(
     return constant - 0.5 * (_DEGREES + d) * jnp.log1p(jnp.sum(z**2, axis=0) / _DEGREES)
 
 
-def _soften(
-    log_weights: Float[jax.Array, " draws"],
-) -> tuple[Float[jax.Array, " draws"], Float[jax.Array, ""]]:
+def _soften(log_weights: PerDraw) -> tuple[PerDraw, Float[jax.Array, ""]]:
     """Raise weights to the largest power up to 1 that keeps a fifth of the draws effective.
 
     Returns normalized log weights, and the power.
@@ -88,7 +86,7 @@ def _soften(
     shifted = jnp.where(jnp.isnan(log_weights), -jnp.inf, log_weights)
     shifted = jnp.maximum(shifted - jnp.max(shifted), -1e300)
 
-    def raised(power: Float[jax.Array, ""]) -> Float[jax.Array, " draws"]:
+    def raised(power: Float[jax.Array, ""]) -> PerDraw:
         return normalize_log_weights(power * shifted)[0]
 
     def enough(power: Float[jax.Array, ""]) -> Bool[jax.Array, ""]:
@@ -135,16 +133,12 @@ class Importance(Integrator[Proposal]):
     ) -> Proposal:
         """Adapt the proposal to one data set."""
 
-        def log_weigh(
-            v: Float[jax.Array, "draws parameters"],
-        ) -> tuple[Float[jax.Array, " draws"], Float[jax.Array, " draws"]]:
+        def log_weigh(v: Vectors) -> tuple[PerDraw, PerDraw]:
             params, _, log_vector = jax.vmap(partial(constrain, prior))(v)
             return log_vector, log_likelihood(prior.family, params, sums, origin)
 
         def refit(
-            v: Float[jax.Array, "draws parameters"],
-            log_weights: Float[jax.Array, " draws"],
-            key: jax.Array,
+            v: Vectors, log_weights: PerDraw, key: jax.Array
         ) -> tuple[Proposal, Float[jax.Array, ""]]:
             softened, power = _soften(log_weights)
             weights = jnp.exp(softened)
@@ -182,9 +176,7 @@ class Importance(Integrator[Proposal]):
     def realize(self, problem: Problem[Proposal], num_samples: int) -> Draws:
         return self.mixed(problem.prior, problem.state, num_samples)[1]
 
-    def mixed(
-        self, prior: Prior, state: Proposal, num_samples: int
-    ) -> tuple[Float[jax.Array, "draws parameters"], Draws]:
+    def mixed(self, prior: Prior, state: Proposal, num_samples: int) -> tuple[Vectors, Draws]:
         """Draw (n, d) unconstrained vectors from proposal and prior; return them and the draws."""
         from_prior = max(1, round(_DEFENSIVE * num_samples)) if num_samples > 1 else 0
         defensive, adapted = jax.random.split(state.key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,11 @@ from bayescal._core.blas import single_threaded_blas
 from bayescal._core.shapes import Float
 from bayescal._core.threads import threads
 from bayescal.data.predictions import Predictions, as_rows
+
+#: Arrays by their axes.
+Distances: TypeAlias = 'Float[np.ndarray, "block later"]'
+Probs: TypeAlias = 'Float[np.ndarray, "rows classes"]'
+PerRow: TypeAlias = 'Float[np.ndarray, " rows"]'
 
 T = TypeVar("T")
 A = TypeVar("A", bound=Array)
@@ -40,9 +45,9 @@ def lengths(
 
 
 def over_pairs(
-    probs: Float[np.ndarray, "rows classes"],
+    probs: Probs,
     distance: str,
-    function: Callable[[int, int, Float[np.ndarray, "block later"]], T],
+    function: Callable[[int, int, Distances], T],
     pairs: int | None = None,
 ) -> Iterator[T]:
     """Apply a function to blocks of the distances of all pairs of rows, in several threads.
@@ -67,9 +72,7 @@ def over_pairs(
         yield from map_fn(apply, ends[:-1], ends[1:])
 
 
-def median_distance(
-    probs: Float[np.ndarray, "rows classes"], weights: Float[np.ndarray, " rows"], distance: str
-) -> float:
+def median_distance(probs: Probs, weights: PerRow, distance: str) -> float:
     """Compute the weighted median distance of all ordered pairs, or their mean if it is zero.
 
     With many pairs, a histogram finds the cell of the median, and a second one divides this cell.
@@ -90,7 +93,7 @@ def median_distance(
     if median > 0:
         return float(median)
 
-    def add(first: int, last: int, gaps: Float[np.ndarray, "block later"]) -> float:
+    def add(first: int, last: int, gaps: Distances) -> float:
         row_weights = weights[first:last]
         return float(
             row_weights @ (2 * gaps @ weights[first:] - gaps[:, : last - first] @ row_weights)
@@ -100,11 +103,9 @@ def median_distance(
     return float(mean) if mean > 0 else 1.0
 
 
-def _small_median(
-    probs: Float[np.ndarray, "rows classes"], weights: Float[np.ndarray, " rows"], distance: str
-) -> float:
+def _small_median(probs: Probs, weights: PerRow, distance: str) -> float:
     def flatten(
-        first: int, last: int, gaps: Float[np.ndarray, "block later"]
+        first: int, last: int, gaps: Distances
     ) -> tuple[Float[np.ndarray, " pairs"], Float[np.ndarray, " pairs"]]:
         return gaps.ravel(), _pair_weights(weights, first, last).ravel()
 
@@ -121,19 +122,13 @@ def _small_median(
 
 
 def _histogram(
-    probs: Float[np.ndarray, "rows classes"],
-    weights: Float[np.ndarray, " rows"],
-    distance: str,
-    low: float,
-    high: float,
+    probs: Probs, weights: PerRow, distance: str, low: float, high: float
 ) -> Float[np.ndarray, " cells"]:
     """Sum the weights of ordered pairs by cells of their distance in [low, high]."""
     scale = _CELLS / (high - low)
     unit = weights[0] ** 2 if (weights == weights[0]).all() else None
 
-    def count(
-        first: int, last: int, gaps: Float[np.ndarray, "block later"]
-    ) -> Float[np.ndarray, " cells"]:
+    def count(first: int, last: int, gaps: Distances) -> Float[np.ndarray, " cells"]:
         gaps -= low
         gaps *= scale
         np.clip(gaps, -1, _CELLS, out=gaps)
@@ -152,9 +147,7 @@ def _histogram(
     return counts[1:-1]
 
 
-def _pair_weights(
-    weights: Float[np.ndarray, " rows"], first: int, last: int
-) -> Float[np.ndarray, "block later"]:
+def _pair_weights(weights: PerRow, first: int, last: int) -> Distances:
     """Compute weights of pairs: in both orders, or in one if both rows are in the block."""
     products = 2 * np.outer(weights[first:last], weights[first:])
     products[:, : last - first] /= 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Literal, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from bayescal.data.predictions import Classes, Inputs, Predictions, Reading, as_
 from bayescal.data.weights import are_counts
 from bayescal.metrics.kernels.distances import lengths, median_distance, over_pairs, residuals
 from bayescal.metrics.sums import DirectMetric, compute
+
+#: Arrays by their axes.
+PerSet: TypeAlias = 'Float[np.ndarray, " sets"]'
 
 A = TypeVar("A", bound=Array)
 #: Pairs of a block that is multiplied by many columns.
@@ -172,9 +175,7 @@ class KernelError(DirectMetric):
         all_pairs -= diagonal_weights @ self.diagonal(data, xp)
         return _of_pairs(all_pairs, total**2, diagonal_weights.sum(), xp)
 
-    def compute_many(
-        self, data: Predictions, factors: Shaped[np.ndarray, "rows sets"]
-    ) -> Float[np.ndarray, " sets"]:
+    def compute_many(self, data: Predictions, factors: Shaped[np.ndarray, "rows sets"]) -> PerSet:
         if self.estimator == "linear":
             return super().compute_many(data, factors)
         weights = factors * data.weights[:, None]
@@ -204,15 +205,11 @@ class KernelError(DirectMetric):
         """Compute h for each row with itself."""
         return (residuals(data, xp) ** 2).sum(axis=1)
 
-    def quadratic_forms(
-        self, data: Predictions, factors: Float[np.ndarray, "rows sets"]
-    ) -> Float[np.ndarray, " sets"]:
+    def quadratic_forms(self, data: Predictions, factors: Float[np.ndarray, "rows sets"]) -> PerSet:
         """Compute the sums over all ordered pairs of h times both factors."""
         return self._forms(as_rows(data.probs), factors, residuals(data))
 
-    def draw(
-        self, data: Predictions, sets: int, rng: np.random.Generator
-    ) -> Float[np.ndarray, " sets"]:
+    def draw(self, data: Predictions, sets: int, rng: np.random.Generator) -> PerSet:
         """Compute "unbiased" or "biased" for sets of labels drawn from the predictions."""
         probs, weights = as_rows(data.probs), data.weights
         n, k = probs.shape
@@ -243,12 +240,10 @@ class KernelError(DirectMetric):
         probs: Float[np.ndarray, "rows classes"],
         columns: Float[np.ndarray, "rows sets"],
         residual: Float[np.ndarray, "rows classes"] | None = None,
-    ) -> Float[np.ndarray, " sets"]:
+    ) -> PerSet:
         """Compute the sums over all ordered pairs of both entries times the kernel or h."""
 
-        def sum_block(
-            first: int, last: int, gaps: Float[np.ndarray, "block later"]
-        ) -> Float[np.ndarray, " sets"]:
+        def sum_block(first: int, last: int, gaps: Float[np.ndarray, "block later"]) -> PerSet:
             terms = self.similarity(gaps, np)
             if residual is not None:
                 terms *= residual[first:last] @ residual[first:].T

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -29,6 +29,10 @@ from bayescal.metrics.kernels.fourier import (
     transform,
 )
 from bayescal.metrics.sums import Piece, SumMetric, compute
+
+#: Arrays by their axes.
+PerSet: TypeAlias = 'Float[np.ndarray, " sets"]'
+Scalar: TypeAlias = 'Float[Array, ""]'
 
 #: Cells of the grid on which the widths of replicates are computed first.
 _COARSE = 1 << 11
@@ -131,12 +135,12 @@ class SmoothError(SumMetric):
         node, weight = split_nodes(events.predicted, xp)
         return Piece(node, weight * residual[:, None]), Piece(None, None)
 
-    def value(self, sums: Float[Array, "2 nodes"], xp: ModuleType) -> Float[Array, ""]:
+    def value(self, sums: Float[Array, "2 nodes"], xp: ModuleType) -> Scalar:
         if xp is np:
             return self.values(np.asarray(sums)[None], _STEPS)[0]
         spectrum = transform(sums[0] / sums[1, 0], xp)
 
-        def error(width: Float[Array, ""] | float) -> Float[Array, ""]:
+        def error(width: Scalar | float) -> Scalar:
             return integral(xp.abs(smooth(spectrum * gaussian(width, xp), xp)), xp)
 
         if self.bandwidth is not None:
@@ -151,9 +155,7 @@ class SmoothError(SumMetric):
     ) -> Float[np.ndarray, "*sets 2 nodes"]:
         return sums * np.array([[0.0], [1.0]])
 
-    def values(
-        self, sums: Float[np.ndarray, "sets 2 nodes"], steps: int = 1
-    ) -> Float[np.ndarray, " sets"]:
+    def values(self, sums: Float[np.ndarray, "sets 2 nodes"], steps: int = 1) -> PerSet:
         spectrum = transform(sums[:, 0] / sums[:, 1, :1], np)
         if self.bandwidth is not None:
             return _errors(spectrum, np.full(len(sums), self.bandwidth))
@@ -176,9 +178,7 @@ class SmoothError(SumMetric):
         return width
 
 
-def _errors(
-    spectra: Float[np.ndarray, "sets frequencies"], width: Float[np.ndarray, " sets"]
-) -> Float[np.ndarray, " sets"]:
+def _errors(spectra: Float[np.ndarray, "sets frequencies"], width: PerSet) -> PerSet:
     """Compute the smooth errors from coefficients and widths."""
     frequency = np.pi * np.arange(spectra.shape[1])
     # Coefficients beyond these vanish.
@@ -189,11 +189,7 @@ def _errors(
     return integral(np.abs(smooth(damped, np)), np)
 
 
-def _fixed_points(
-    errors: Callable[[Float[np.ndarray, " sets"]], Float[np.ndarray, " sets"]],
-    count: int,
-    tolerance: float,
-) -> Float[np.ndarray, " sets"]:
+def _fixed_points(errors: Callable[[PerSet], PerSet], count: int, tolerance: float) -> PerSet:
     """Find widths in [0, 1] that equal their errors, by the Illinois rule."""
     low, high = np.zeros(count), np.ones(count)
     above, below = errors(low), errors(high) - 1
@@ -213,7 +209,7 @@ def _fixed_points(
 
 
 def _fixed_point_jax(
-    error: Callable[[Float[jax.Array, ""]], Float[Array, ""]], dtype: np.dtype
+    error: Callable[[Float[jax.Array, ""]], Scalar], dtype: np.dtype
 ) -> Float[jax.Array, ""]:
     """Find the width that equals its error by bisection, which JAX can trace."""
 

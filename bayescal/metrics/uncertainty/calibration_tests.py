@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike, UserData
-from bayescal._core.generators import generator
+from bayescal._core.keys import generator
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow, skewed_tail
 from bayescal.data.blocks.predictions import as_predictions

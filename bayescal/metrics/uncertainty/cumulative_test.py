@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, Self
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.generators import generator
+from bayescal._core.keys import generator
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -35,6 +35,12 @@ from bayescal.regression.softmax.fit import fit_on_host as fit_softmax_on_host
 from bayescal.regression.softmax.objective import Design, HostEvaluator
 from bayescal.regression.softmax.precondition import WHOLE, choices
 
+#: Arrays by their axes.
+Theta: TypeAlias = 'Float[np.ndarray, " parameters"]'
+Gamma: TypeAlias = 'Float[np.ndarray, " combinations"]'
+PerFeature: TypeAlias = 'Float[np.ndarray, " features"]'
+Beta: TypeAlias = 'Float[np.ndarray, " 1+features"]'
+
 #: Numbers in a part of the rows.
 _NUMBERS = 1 << 17
 #: Inverse units between which columns need not be divided by them first.
@@ -64,7 +70,7 @@ def fit_binary(
     begin = _start(problem, total) * unit
     last: list[_LastPass] = []
 
-    def sums(beta: Float[np.ndarray, " parameters"]) -> Sums:
+    def sums(beta: Theta) -> Sums:
         if not last or not np.array_equal(last[-1].at, beta):
             sums = designs.total(_binary_sums, mean, inverse, beta, not last, merge=_join)
             last[:] = [_LastPass(beta, sums)]
@@ -84,20 +90,16 @@ def fit_binary(
     def turned(loss: Quadratic[np.ndarray]) -> Quadratic[np.ndarray]:
         return Quadratic(loss.value, turn.T @ loss.gradient, turn.T @ loss.hessian @ turn)
 
-    def penalized(
-        loss: Quadratic[np.ndarray], gamma: Float[np.ndarray, " combinations"]
-    ) -> Quadratic[np.ndarray]:
+    def penalized(loss: Quadratic[np.ndarray], gamma: Gamma) -> Quadratic[np.ndarray]:
         # Without a penalty to decide between dependent columns there is none at all.
         return add_penalties(problem, unit, None, loss, gamma, np) if span is None else loss
 
-    def objective(gamma: Float[np.ndarray, " combinations"]) -> Quadratic[np.ndarray]:
+    def objective(gamma: Gamma) -> Quadratic[np.ndarray]:
         return penalized(turned(_loss(sums(turn @ gamma))), gamma)
 
     def direction(
-        hessian: Float[np.ndarray, "combinations combinations"],
-        gradient: Float[np.ndarray, " combinations"],
-        gamma: Float[np.ndarray, " combinations"],
-    ) -> tuple[Float[np.ndarray, " combinations"], Float[np.ndarray, ""]]:
+        hessian: Float[np.ndarray, "combinations combinations"], gradient: Gamma, gamma: Gamma
+    ) -> tuple[Gamma, Float[np.ndarray, ""]]:
         if last[-1].sums is not first:
             return newton_step_on_host(hessian, gradient, gamma)
         loss = turned(_loss(first))
@@ -105,9 +107,7 @@ def fit_binary(
             part, hessian, gradient, gamma, loss, penalized, scale=total, bound=bound
         )
 
-    def moved(
-        gamma: Float[np.ndarray, " combinations"], step: Float[np.ndarray, " combinations"]
-    ) -> Float[np.ndarray, ""]:
+    def moved(gamma: Gamma, step: Gamma) -> Float[np.ndarray, ""]:
         # Cheap upper bound; rows are read only if it is large.
         beta, step = turn @ gamma, turn @ step
         bound_on_move = np.abs(step) @ largest
@@ -131,7 +131,7 @@ def _loss(sums: Sums) -> Quadratic[np.ndarray]:
     return Quadratic(sums["value"], sums["gradient"], sums["hessian"])
 
 
-def _start(problem: Regression[np.ndarray], total: float) -> Float[np.ndarray, " 1+features"]:
+def _start(problem: Regression[np.ndarray], total: float) -> Beta:
     """Fit the sample, with its fraction of the penalties, to get initial coefficients."""
     fraction = float(problem.weights.sum()) / total
     part = problem._replace(l2=np.asarray(problem.l2) * fraction)
@@ -140,11 +140,7 @@ def _start(problem: Regression[np.ndarray], total: float) -> Float[np.ndarray, "
 
 
 def _binary_sums(
-    mean: Float[np.ndarray, " features"],
-    inverse: Float[np.ndarray, " features"],
-    beta: Float[np.ndarray, " 1+features"],
-    first: bool,
-    design: BinaryDesign[np.ndarray],
+    mean: PerFeature, inverse: PerFeature, beta: Beta, first: bool, design: BinaryDesign[np.ndarray]
 ) -> Sums:
     """Compute the loss and its derivatives; the first time also products of columns."""
     design, scale = _moved(design, mean), np.append(1.0, inverse)
@@ -162,27 +158,19 @@ def _binary_sums(
 
 
 def _largest_move(
-    mean: Float[np.ndarray, " features"],
-    inverse: Float[np.ndarray, " features"],
-    beta: Float[np.ndarray, " 1+features"],
-    step: Float[np.ndarray, " 1+features"],
-    design: BinaryDesign[np.ndarray],
+    mean: PerFeature, inverse: PerFeature, beta: Beta, step: Beta, design: BinaryDesign[np.ndarray]
 ) -> Sums:
     columns = _scaled(_moved(design, mean), inverse).columns
     return {"moved": movement(beta @ columns, step @ columns, design.weights, np)}
 
 
-def _moved(
-    design: BinaryDesign[np.ndarray], mean: Float[np.ndarray, " features"]
-) -> BinaryDesign[np.ndarray]:
+def _moved(design: BinaryDesign[np.ndarray], mean: PerFeature) -> BinaryDesign[np.ndarray]:
     if not mean.any():
         return design
     return design._replace(columns=design.columns - np.append(0.0, mean)[:, None])
 
 
-def _scaled(
-    design: BinaryDesign[np.ndarray], inverse: Float[np.ndarray, " features"]
-) -> BinaryDesign[np.ndarray]:
+def _scaled(design: BinaryDesign[np.ndarray], inverse: PerFeature) -> BinaryDesign[np.ndarray]:
     if (inverse == 1).all():
         return design
     return design._replace(columns=design.columns * np.append(1.0, inverse)[:, None])
@@ -196,11 +184,7 @@ def _join(first: Sums, second: Sums) -> Sums:
 
 
 def fit_softmax(
-    sample: Design[np.ndarray],
-    penalty: Float[np.ndarray, " parameters"],
-    begin: Float[np.ndarray, " parameters"],
-    total: float,
-    designs: Designs,
+    sample: Design[np.ndarray], penalty: Theta, begin: Theta, total: float, designs: Designs
 ) -> Minimum[np.ndarray]:
     """Fit a softmax regression to all rows; the rows of ``sample`` are a sample of them.
 
@@ -214,15 +198,13 @@ def fit_softmax(
     whole = method is WHOLE
     nothing = np.zeros_like(penalty)
 
-    def evaluate(theta: Float[np.ndarray, " parameters"]) -> Point[np.ndarray, np.ndarray]:
+    def evaluate(theta: Theta) -> Point[np.ndarray, np.ndarray]:
         sums = designs.total(_softmax_sums, theta, whole)
         value = sums["value"] + 0.5 * penalty @ theta**2
         state = sums["hessian"] if whole else theta
         return Point(value, sums["gradient"] + penalty * theta, state)
 
-    def product(
-        state: Float[np.ndarray, " ..."], vector: Float[np.ndarray, " parameters"]
-    ) -> Float[np.ndarray, " parameters"]:
+    def product(state: Float[np.ndarray, " ..."], vector: Theta) -> Theta:
         if whole:
             return state @ vector + penalty * vector
         image = designs.total(_softmax_products, state, vector)["image"]
@@ -235,9 +217,7 @@ def fit_softmax(
             data = method.measure(heavy, host.evaluate(state).state)
         return method.invert(data, penalty, sizes)
 
-    def unbounded(
-        theta: Float[np.ndarray, " parameters"], here: Point[np.ndarray, np.ndarray]
-    ) -> Bool[np.ndarray, ""]:
+    def unbounded(theta: Theta, here: Point[np.ndarray, np.ndarray]) -> Bool[np.ndarray, ""]:
         # If rows of the sample would move, other rows would move as well.
         with HostEvaluator(heavy, nothing) as host:
             probs = host.evaluate(theta).state
@@ -260,9 +240,7 @@ def fit_softmax(
         )[0]
 
 
-def _softmax_sums(
-    theta: Float[np.ndarray, " parameters"], whole: bool, design: Design[np.ndarray]
-) -> Sums:
+def _softmax_sums(theta: Theta, whole: bool, design: Design[np.ndarray]) -> Sums:
     """Compute cross-entropy, gradient and, for few parameters, the Hessian, without penalties."""
     nothing = np.zeros_like(theta)
     value, gradient = np.zeros(()), nothing
@@ -276,11 +254,7 @@ def _softmax_sums(
     return {"value": value, "gradient": gradient, "hessian": hessian}
 
 
-def _softmax_products(
-    theta: Float[np.ndarray, " parameters"],
-    vector: Float[np.ndarray, " parameters"],
-    design: Design[np.ndarray],
-) -> Sums:
+def _softmax_products(theta: Theta, vector: Theta, design: Design[np.ndarray]) -> Sums:
     """Multiply the Hessian, without penalties, by a vector."""
     nothing = np.zeros_like(theta)
     image = nothing

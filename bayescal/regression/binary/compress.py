@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.arrays import XArray, namespace, on_host
+from bayescal._core.arrays import namespace, on_host
 from bayescal._core.lazy import jnp
 from bayescal._core.shapes import Bool, Float
 from bayescal.data.rows import Rows, Source, Sums
@@ -102,13 +102,11 @@ def count_in_bins(rows: Source, bins: int, far: float) -> Rows:
     return Rows(sums["moment"][used] / weight, (used >= bins).astype(int), weight)
 
 
-def _bin_sums(
-    bins: int, far: float, low: float, unit: float, z: XArray, y: np.ndarray, weights: np.ndarray
-) -> Sums:
+def _bin_sums(bins: int, far: float, low: float, unit: float, rows: Rows) -> Sums:
     """Sum the weights and the weighted log odds in the bins of both classes."""
-    z = namespace(z).clip(z, -far, far)
+    z = namespace(rows.scores).clip(rows.scores, -far, far)
     xp: Any = np if on_host(z) else jnp
-    index = ((xp.arcsinh(z) - low) * unit).astype(np.int32) + bins * (y > 0)
-    mass = xp.asarray(weights)
+    index = ((xp.arcsinh(z) - low) * unit).astype(np.int32) + bins * (rows.y > 0)
+    mass = xp.asarray(rows.weights)
     terms = {"weight": mass, "moment": mass * z}
     return {key: np.asarray(xp.bincount(index, term, 2 * bins)) for key, term in terms.items()}

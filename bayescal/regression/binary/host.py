@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -24,6 +25,9 @@ from bayescal.regression.binary.objective import (
     uncentered,
     units,
 )
+
+#: Arrays by their axes.
+Vector: TypeAlias = 'Float[np.ndarray, " parameters"]'
 
 #: Number of columns above which Hessians cost more than they save.
 MANY = 400
@@ -99,8 +103,8 @@ def design_of(
 def fit_design(
     problem: Regression[np.ndarray],
     design: BinaryDesign[np.ndarray],
-    unit: Float[np.ndarray, " parameters"],
-    begin: Float[np.ndarray, " parameters"],
+    unit: Vector,
+    begin: Vector,
     span: Float[np.ndarray, "parameters combinations"] | None,
     first_step: Callable[..., tuple[np.ndarray, np.ndarray]] | None = None,
 ) -> Minimum[np.ndarray]:
@@ -126,22 +130,18 @@ def fit_design(
     plain = no_prior and all_free and strength is None and not np.count_nonzero(problem.l2)
     losses: list[Quadratic[np.ndarray]] = []
 
-    def penalized(
-        loss: Quadratic[np.ndarray], beta: Float[np.ndarray, " parameters"]
-    ) -> Quadratic[np.ndarray]:
+    def penalized(loss: Quadratic[np.ndarray], beta: Vector) -> Quadratic[np.ndarray]:
         if plain:
             return loss
         return add_penalties(problem, unit, strength, loss, beta, np)
 
-    def objective(beta: Float[np.ndarray, " parameters"]) -> Quadratic[np.ndarray]:
+    def objective(beta: Vector) -> Quadratic[np.ndarray]:
         losses.append(cross_entropy_on_host(design, beta))
         return penalized(losses[-1], beta)
 
     largest = np.maximum(columns.max(axis=1), -columns.min(axis=1))
 
-    def moved(
-        beta: Float[np.ndarray, " parameters"], step: Float[np.ndarray, " parameters"]
-    ) -> Float[np.ndarray, ""]:
+    def moved(beta: Vector, step: Vector) -> Float[np.ndarray, ""]:
         # Cheap upper bound; rows are checked only if it is large.
         bound_on_move = np.abs(step) @ largest
         return (
@@ -154,10 +154,8 @@ def fit_design(
     bound = 0.25 * np.einsum("ij,ij,j->i", columns, columns, design.weights)
 
     def direction(
-        hessian: Float[np.ndarray, "parameters parameters"],
-        gradient: Float[np.ndarray, " parameters"],
-        beta: Float[np.ndarray, " parameters"],
-    ) -> tuple[Float[np.ndarray, " parameters"], Float[np.ndarray, ""]]:
+        hessian: Float[np.ndarray, "parameters parameters"], gradient: Vector, beta: Vector
+    ) -> tuple[Vector, Float[np.ndarray, ""]]:
         if first_step is None or len(losses) > 1:
             return newton_step_on_host(hessian, gradient, beta)
         return first_step(hessian, gradient, beta, losses[0], penalized, scale=scale, bound=bound)
@@ -176,14 +174,14 @@ def fit_design(
 def corrected_step(
     part: BinaryDesign[np.ndarray],
     hessian: Float[np.ndarray, "parameters parameters"],
-    gradient: Float[np.ndarray, " parameters"],
-    at: Float[np.ndarray, " parameters"],
+    gradient: Vector,
+    at: Vector,
     loss: Quadratic[np.ndarray],
     penalized: Callable[[Quadratic[np.ndarray], np.ndarray], Quadratic[np.ndarray]],
     *,
     scale: float,
-    bound: Float[np.ndarray, " parameters"],
-) -> tuple[Float[np.ndarray, " parameters"], Float[np.ndarray, ""]]:
+    bound: Vector,
+) -> tuple[Vector, Float[np.ndarray, ""]]:
     """Compute Newton's step at a point, improved by a part of the rows that shows the curvature.
 
     The loss of the part, weighted like all rows, gets a quadratic that gives it the derivatives of
@@ -197,7 +195,7 @@ def corrected_step(
         return step, decrement
     slope, curvature = loss.gradient - here.gradient, loss.hessian - here.hessian
 
-    def evaluate(beta: Float[np.ndarray, " parameters"]) -> Quadratic[np.ndarray]:
+    def evaluate(beta: Vector) -> Quadratic[np.ndarray]:
         value, gradient, hessian = cross_entropy_on_host(part, beta)
         move = beta - at
         turn = curvature @ move
@@ -242,9 +240,7 @@ def span_of_gram(
 
 
 def _lbfgs(
-    problem: Regression[np.ndarray],
-    design: BinaryDesign[np.ndarray],
-    unit: Float[np.ndarray, " parameters"],
+    problem: Regression[np.ndarray], design: BinaryDesign[np.ndarray], unit: Vector
 ) -> Minimum[np.ndarray]:
     """Minimize without Hessians, by SciPy's L-BFGS-B."""
     from scipy.optimize import minimize
@@ -254,9 +250,7 @@ def _lbfgs(
     size = np.where(size > 0, size, 1.0)
     free = np.ones(len(size)) if problem.free is None else np.asarray(problem.free, float)
 
-    def objective(
-        scaled: Float[np.ndarray, " parameters"],
-    ) -> tuple[float, Float[np.ndarray, " parameters"]]:
+    def objective(scaled: Vector) -> tuple[float, Vector]:
         beta = scaled / size
         loss, gradient = loss_and_gradient_on_host(design, beta)
         value, slope, _ = penalty_terms(problem, unit, beta, np)

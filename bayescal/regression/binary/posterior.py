@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -29,6 +29,11 @@ from bayescal.regression.binary.objective import (
 )
 from bayescal.regression.draws import Draws, tempered_draws
 from bayescal.regression.model import Sites, log_odds_sites, potential
+
+#: Arrays by their axes.
+PerPoint: TypeAlias = 'Float[jax.Array, " *points"]'
+Theta: TypeAlias = 'Float[np.ndarray, " parameters"]'
+Matrix: TypeAlias = 'Float[np.ndarray, "parameters parameters"]'
 
 CHAINS = 4
 _WARMUP = 200
@@ -69,13 +74,11 @@ class Sums(NamedTuple):
         return jnp.sum(self.weights * _softplus(theta @ self.columns)) - theta @ self.linear
 
 
-def find_mode(
-    target: Target,
-) -> tuple[Minimum[np.ndarray], Float[np.ndarray, "parameters parameters"]]:
+def find_mode(target: Target) -> tuple[Minimum[np.ndarray], Matrix]:
     """Find the mode of u, and the Hessian of the negative log posterior there."""
     positive = target.positive > 0
 
-    def objective(u: Float[np.ndarray, " parameters"]) -> Quadratic[np.ndarray]:
+    def objective(u: Theta) -> Quadratic[np.ndarray]:
         theta = _constrain(target, u)
         slope = np.where(positive, theta, 1.0)
         loss = cross_entropy_on_host(target.design, theta)
@@ -99,11 +102,7 @@ def find_mode(
         return minimum, objective(minimum.x).hessian
 
 
-def _prior_terms(
-    target: Target, u: Float[np.ndarray, " parameters"]
-) -> tuple[
-    Float[np.ndarray, ""], Float[np.ndarray, " parameters"], Float[np.ndarray, " parameters"]
-]:
+def _prior_terms(target: Target, u: Theta) -> tuple[Float[np.ndarray, ""], Theta, Theta]:
     """Compute the negative log prior of ``u``, and its first two derivatives."""
     terms = target.prior.loss(u)
     if target.distribution is not None and target.distributed is not None:
@@ -128,9 +127,7 @@ def _prior_loss_compiled(
     return jax.vmap(loss)(b), jax.vmap(slope)(b), jax.vmap(jax.grad(slope))(b)
 
 
-def triangle(
-    hessian: Float[np.ndarray, "parameters parameters"],
-) -> Float[np.ndarray, "parameters parameters"]:
+def triangle(hessian: Matrix) -> Matrix:
     """Return F with F F' the inverse of the Hessian, after adding a ridge until it is positive."""
     ridge, p = 0.0, len(hessian)
     mean = max(float(np.trace(hessian)) / p, 1e-300)
@@ -190,14 +187,12 @@ def _constrain(
 
 
 @jax.custom_jvp
-def _softplus(line: Float[jax.Array, " *points"]) -> Float[jax.Array, " *points"]:
+def _softplus(line: PerPoint) -> PerPoint:
     return jnp.maximum(line, 0) + jnp.log1p(jnp.exp(-jnp.abs(line)))
 
 
 @_softplus.defjvp
-def _softplus_jvp(
-    primals: tuple[Float[jax.Array, " *points"]], tangents: tuple[Float[jax.Array, " *points"]]
-) -> tuple[Float[jax.Array, " *points"], Float[jax.Array, " *points"]]:
+def _softplus_jvp(primals: tuple[PerPoint], tangents: tuple[PerPoint]) -> tuple[PerPoint, PerPoint]:
     # Written by hand, so that value and derivative share one exponential.
     (line,) = primals
     small = jnp.exp(-jnp.abs(line))
@@ -225,8 +220,8 @@ def _whitened(loss: Callable[..., jax.Array]) -> Callable[..., Callable[[jax.Arr
 def sample_whitened(
     loss: Callable[..., jax.Array],
     arguments: tuple[object, ...],
-    mode: Float[np.ndarray, " parameters"],
-    factor: Float[np.ndarray, "parameters parameters"],
+    mode: Theta,
+    factor: Matrix,
     num_samples: int,
     seed: int,
     status: int = 0,
@@ -255,12 +250,7 @@ def sample_whitened(
     return Draws(u, ess, r_hat, divergences, status)
 
 
-def _sums(
-    target: Target,
-    mode: Float[np.ndarray, " parameters"],
-    factor: Float[np.ndarray, "parameters parameters"],
-    scored: ScoreColumns | None,
-) -> Sums:
+def _sums(target: Target, mode: Theta, factor: Matrix, scored: ScoreColumns | None) -> Sums:
     """Return the sums over rows, or over nodes if the likelihood agrees to 1e-6."""
     design = target.design
     linear = design.columns @ (design.weights * design.targets)

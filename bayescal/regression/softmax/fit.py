@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,10 @@ from bayescal.regression.softmax.objective import (
     multiply,
 )
 from bayescal.regression.softmax.precondition import Preconditioner, choices
+
+#: Arrays by their axes.
+Theta: TypeAlias = 'Float[np.ndarray, " parameters"]'
+DeviceTheta: TypeAlias = 'Float[jax.Array, " parameters"]'
 
 MAX_PRODUCTS = 400
 _MAX_SLOW = 12
@@ -52,8 +56,8 @@ def is_unbounded(
 
 def fit_on_host(
     design: Design[np.ndarray],
-    penalty: Float[np.ndarray, " parameters"],
-    start: Float[np.ndarray, " parameters"] | None = None,
+    penalty: Theta,
+    start: Theta | None = None,
     prepared: Prepared | None = None,
     tolerance: float = _TOLERANCE,
     limits: bool = True,
@@ -76,9 +80,7 @@ def fit_on_host(
         data = method.measure(design, probs)
         return Prepared(method, data, method.invert(data, penalty, sizes))
 
-    def precondition(
-        ready: Prepared, vector: Float[np.ndarray, " parameters"]
-    ) -> Float[np.ndarray, " parameters"]:
+    def precondition(ready: Prepared, vector: Theta) -> Theta:
         return ready.method.apply(ready.inverse, vector, sizes)
 
     free = limits and not penalty.all()
@@ -109,9 +111,7 @@ def fit_many(
     """Fit a batch to the same rows, with different weights, penalties and starts."""
 
     def fit_member(
-        weights: Float[jax.Array, " rows"],
-        penalty: Float[jax.Array, " parameters"],
-        start: Float[jax.Array, " parameters"],
+        weights: Float[jax.Array, " rows"], penalty: DeviceTheta, start: DeviceTheta
     ) -> Minimum[jax.Array]:
         return fit_one(design._replace(weights=weights), penalty, start)
 
@@ -120,9 +120,7 @@ def fit_many(
 
 @jax.jit
 def fit_one(
-    design: Design[jax.Array],
-    penalty: Float[jax.Array, " parameters"],
-    start: Float[jax.Array, " parameters"],
+    design: Design[jax.Array], penalty: DeviceTheta, start: DeviceTheta
 ) -> Minimum[jax.Array]:
     """Fit one regression in one compiled program."""
     method, sizes = choices(design, penalty)[-1], design.sizes
@@ -130,9 +128,7 @@ def fit_one(
     def prepare(probs: Float[jax.Array, "rows classes"]) -> object:
         return method.invert(method.measure(design, probs), penalty, sizes)
 
-    def precondition(
-        inverse: object, vector: Float[jax.Array, " parameters"]
-    ) -> Float[jax.Array, " parameters"]:
+    def precondition(inverse: object, vector: DeviceTheta) -> DeviceTheta:
         return method.apply(inverse, vector, sizes)
 
     product = partial(multiply, design, penalty)
@@ -146,11 +142,7 @@ def fit_one(
     )[0]
 
 
-def fit(
-    design: Design[Any],
-    penalty: Float[np.ndarray, " parameters"],
-    start: Float[np.ndarray, " parameters"],
-) -> Minimum[np.ndarray]:
+def fit(design: Design[Any], penalty: Theta, start: Theta) -> Minimum[np.ndarray]:
     """Fit on the host if the rows are on the host, else in one JAX program in double precision."""
     if on_host(design.offset):
         return fit_on_host(design, penalty, start)[0]

@@ -44,8 +44,6 @@ from bayescal.data.given import EVERYWHERE
 from bayescal.data.rows import Source, weight_of_row
 from bayescal.data.scores import transform
 
-__all__ = ["AveragedBeta"]
-
 #: The prior odds of the unchanged scores are 5 / (n + 20).
 _UNCHANGED_ROWS, _OTHER_ROWS = 5.0, 20.0
 #: Scores are unchanged if their log Bayes factor exceeds the first of these, in nats, while the

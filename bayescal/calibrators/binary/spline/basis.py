@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from bayescal._core.shapes import Float
 if TYPE_CHECKING:
     from scipy.interpolate import BSpline, CubicSpline
 
+#: Arrays by their axes.
+Knots: TypeAlias = 'Float[np.ndarray, " knots"]'
+Points: TypeAlias = 'Float[np.ndarray, " points"]'
+
 #: Number of the smoothest functions that are used; rougher functions never get weight.
 FUNCTIONS = 30
 _MIN_RELATIVE_DISTANCE, _TINY = 1e-6, 1e-100
@@ -21,9 +25,7 @@ Penalty = Literal["symmetric", "coefficients", "curvature"]
 _Functions = Callable[[np.ndarray], np.ndarray]
 
 
-def choose_knots(
-    distinct: Float[np.ndarray, " distinct"], most: int
-) -> Float[np.ndarray, " knots"]:
+def choose_knots(distinct: Float[np.ndarray, " distinct"], most: int) -> Knots:
     """Choose at most ``most`` of the distinct scores, spread evenly over their ranks.
 
     The choice is symmetric: mirrored scores give mirrored knots.
@@ -58,11 +60,7 @@ def _thin(away: np.ndarray, least: float) -> np.ndarray:
 
 
 def make_basis(
-    knots: Float[np.ndarray, " knots"],
-    x: Float[np.ndarray, " points"],
-    weights: Float[np.ndarray, " points"],
-    penalty: Penalty,
-    precise: bool = False,
+    knots: Knots, x: Points, weights: Points, penalty: Penalty, precise: bool = False
 ) -> tuple[Float[np.ndarray, "knots functions"], Float[np.ndarray, " functions"]]:
     """Compute the values (k, p) of basis functions at the knots, and their roughness (p,).
 
@@ -153,7 +151,7 @@ def _unit_functions(knots: np.ndarray, penalty: Penalty) -> tuple[_Functions, _F
     return line, lambda x: hats(x) @ mix
 
 
-def _both_ends(knots: Float[np.ndarray, " knots"]) -> np.ndarray:
+def _both_ends(knots: Knots) -> np.ndarray:
     """Compute a matrix (2k - 2, k - 1) whose square is the mean of two penalties.
 
     These are the published penalty, of the coefficients of the basis without its constant, and the
@@ -173,9 +171,7 @@ def _both_ends(knots: Float[np.ndarray, " knots"]) -> np.ndarray:
     return np.concatenate([slopes, np.concatenate([left, right])], axis=1) / np.sqrt(2)
 
 
-def _natural(
-    knots: Float[np.ndarray, " knots"], x: Float[np.ndarray, " points"]
-) -> Float[np.ndarray, "points knots-1"]:
+def _natural(knots: Knots, x: Points) -> Float[np.ndarray, "points knots-1"]:
     """Compute the natural cubic basis (m, k - 1) without its constant."""
     if len(knots) == 1:
         return np.empty((len(x), 0))
@@ -186,9 +182,7 @@ def _natural(
 
 
 def _straight_outside(
-    spline: BSpline | CubicSpline,
-    knots: Float[np.ndarray, " knots"],
-    x: Float[np.ndarray, " points"],
+    spline: BSpline | CubicSpline, knots: Knots, x: Points
 ) -> Float[np.ndarray, "points functions"]:
     """Evaluate a spline at x (m,): (m, p); it is linear outside the knots."""
     inside = np.clip(x, knots[0], knots[-1])
@@ -200,7 +194,7 @@ def _straight_outside(
 
 
 def second_derivatives(
-    knots: Float[np.ndarray, " knots"], values: Float[np.ndarray, "knots functions"]
+    knots: Knots, values: Float[np.ndarray, "knots functions"]
 ) -> Float[np.ndarray, "knots functions"]:
     """Compute second derivatives (k, p) at the knots of natural splines with values (k, p)."""
     from scipy.interpolate import CubicSpline

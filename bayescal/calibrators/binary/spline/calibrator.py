@@ -39,8 +39,6 @@ from bayescal.regression.binary.compress import gauss_points
 from bayescal.regression.binary.posterior import Target
 from bayescal.regression.draws import Draws, one_chain
 
-__all__ = ["Spline", "compact_logit"]
-
 #: Rows (270,) on the identity, of total weight one: dense in [0.01, 0.99], sparse outside.
 _TAIL = 10 ** np.linspace(-8, -2, 19)[:-1]
 _LINE = np.concatenate([_TAIL, np.arange(1, 100) / 100, 1 - _TAIL])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, ClassVar, Literal, Self
@@ -20,7 +19,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_para
 
 from bayescal._core.arrays import AnyModel, ArrayLike, UserData, namespace, to_host
 from bayescal._core.progress import Progress, showing
-from bayescal._core.warnings import frames_to_caller
+from bayescal._core.warnings import warn
 from bayescal.calibrators.auto import Auto
 from bayescal.calibrators.base.calibrator import Calibrator
 from bayescal.calibrators.base.dispatch import dispatched, most_probable
@@ -42,8 +41,6 @@ from bayescal.data.checks import check_choice, check_unmasked
 from bayescal.data.fitted import read_label_rows
 from bayescal.data.labels import class_labels, in_columns
 from bayescal.data.weights import check_weights
-
-__all__ = ["CalibratedClassifier"]
 
 
 def _has_interval(owner: CalibratedClassifier) -> bool:
@@ -413,13 +410,11 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
             if has_fit_parameter(self.estimator, "sample_weight"):
                 params["sample_weight"] = sample_weight
             elif not isinstance(self.estimator, FrozenEstimator):
-                warnings.warn(
+                warn(
                     f"{type(self.estimator).__name__}.fit takes no sample_weight: weights count "
                     "for the calibration alone. A Pipeline passes them on with "
                     "sklearn.set_config(enable_metadata_routing=True) and "
-                    "set_fit_request(sample_weight=True) of its steps.",
-                    UserWarning,
-                    stacklevel=frames_to_caller(),
+                    "set_fit_request(sample_weight=True) of its steps."
                 )
         return Bunch(estimator=Bunch(fit=params), splitter=Bunch(split={}))
 

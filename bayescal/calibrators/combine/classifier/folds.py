@@ -18,7 +18,7 @@ from sklearn.utils.metaestimators import _safe_split
 
 from bayescal._core.arrays import AnyArray, AnyModel, Array, UserData, XArray, to_host
 from bayescal._core.numerics import FLOOR
-from bayescal._core.warnings import frames_to_caller
+from bayescal._core.warnings import warn
 from bayescal.calibrators.base.estimator import Estimator
 from bayescal.calibrators.base.report import (
     Report,
@@ -32,8 +32,6 @@ from bayescal.calibrators.combine.classifier.pair import check_meaning, score
 from bayescal.data.folds.deal import fold_features
 from bayescal.data.label_names import class_array, label_list
 from bayescal.data.labels import find_positions
-
-__all__ = ["Part", "cross_fitted", "fit_calibrator", "fit_fold", "make_folds"]
 
 
 class Splitter(Protocol):
@@ -100,7 +98,7 @@ def make_folds(
     for train, _ in folds:
         missing = labels[~np.isin(labels, y[train])]
         if len(missing):
-            _warn(
+            warn(
                 f"cv leaves out all rows of class {label_list(missing)[0]!r} at once, so that a "
                 "classifier does not know it; take a stratified splitter"
             )
@@ -122,9 +120,9 @@ def _stratified(count: int, y: np.ndarray, ensemble: bool) -> tuple[list[Fold], 
     rarest = int(sizes[sizes > 1].min())
     if rarest < count:
         label = label_list(labels[sizes == rarest])[0]
-        _warn(f"y has {rarest} rows of class {label!r}: {rarest} folds in place of cv={count}")
+        warn(f"y has {rarest} rows of class {label!r}: {rarest} folds in place of cv={count}")
     if len(single):
-        _warn(
+        warn(
             f"y has one row of class {label_list(y[single])[0]!r}: it is never left out, and "
             "calibrates with the score of a classifier that has seen it"
         )
@@ -143,10 +141,6 @@ def _of_label_sets(count: int, y: np.ndarray) -> list[Fold]:
     fold = np.empty(len(y), int)
     fold[np.lexsort(y.T)] = np.arange(len(y)) % count
     return [(np.flatnonzero(fold != i), np.flatnonzero(fold == i)) for i in range(count)]
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, UserWarning, stacklevel=frames_to_caller())
 
 
 def fit_fold(

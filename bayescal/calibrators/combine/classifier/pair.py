@@ -15,8 +15,6 @@ from bayescal._core.numerics import FLOOR
 from bayescal.calibrators.base.dispatch import location_of
 from bayescal.data.checks import as_numpy, check_unmasked
 
-__all__ = ["CalibratedPair", "check_meaning", "find_response", "score"]
-
 _PAIRS = "of pairs of classes; pass decision_function_shape='ovr' to the classifier"
 #: Number of rows whose predictions are compared with their scores.
 _CHECKED_ROWS = 256

@@ -40,8 +40,6 @@ from bayescal.data.labels import Classes, read_rows
 from bayescal.data.scores import Inputs, check_rows, convert
 from bayescal.data.weights import check_weights
 
-__all__ = ["GroupEffect", "PartialPooling"]
-
 _REMEDY = {Status.LIMIT: "the fit stopped before its optimum; leave out extreme scores"}
 #: Candidate numbers of groups for a numeric column.
 _BINS = (2, 3, 5, 8)

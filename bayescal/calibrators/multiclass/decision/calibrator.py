@@ -27,8 +27,6 @@ from bayescal.data.given import BLOCKS, MEMORY
 from bayescal.data.order.ranking import order_of_classes
 from bayescal.data.rows import Rows, Source, Sums
 
-__all__ = ["Decision"]
-
 #: Maximal number of steps in cross-validation, number of steps without improvement after which it
 #: stops, and number of folds.
 _MAX_STEPS, _PATIENCE, _FOLDS = 20, 5, 5
@@ -287,20 +285,14 @@ def _errors(
 
 
 def _sums(
-    steps: Sequence[_Step],
-    partition: Partition | None,
-    total: float,
-    hard: bool,
-    scores: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
+    steps: Sequence[_Step], partition: Partition | None, total: float, hard: bool, rows: Rows
 ) -> Sums:
     """Compute the Brier score after steps, and sizes (d,) and mean errors (d, k) of parts."""
-    moved, proportions = _moved(steps, scores, hard), weights / total
-    sums = {"brier": proportions @ _squares(moved, y)}
+    moved, proportions = _moved(steps, rows.scores, hard), rows.weights / total
+    sums = {"brier": proportions @ _squares(moved, rows.y)}
     if partition is not None:
         member = membership(partition.directions, partition.offsets, moved, hard)
-        errors = member.T @ _errors(moved, y, proportions)
+        errors = member.T @ _errors(moved, rows.y, proportions)
         sums |= {"size": proportions @ member, "errors": errors}
     return sums
 

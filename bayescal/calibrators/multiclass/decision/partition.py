@@ -23,6 +23,9 @@ from bayescal.calibrators.multiclass.decision.hard_partition import hard_violati
 if TYPE_CHECKING:
     from optax import OptState
 
+#: Arrays by their axes.
+Probs: TypeAlias = 'Float[jax.Array, "rows classes"]'
+
 #: Directions and offsets of all starts.
 Point: TypeAlias = tuple[jax.Array, jax.Array]
 
@@ -70,11 +73,7 @@ def _program() -> Callable[..., tuple[Point, jax.Array]]:
 
     adam: Any = optax.adam(optax.cosine_decay_schedule(_RATE, _STEPS))
 
-    def violations(
-        point: Point,
-        rows: Float[jax.Array, "rows classes"],
-        errors: Float[jax.Array, "rows classes"],
-    ) -> Float[jax.Array, " starts"]:
+    def violations(point: Point, rows: Probs, errors: Probs) -> Float[jax.Array, " starts"]:
         """Compute the violations (s,) of all starts; axes are rows, parts, starts."""
         directions, offsets = point
         parts, starts = offsets.shape
@@ -84,11 +83,7 @@ def _program() -> Callable[..., tuple[Point, jax.Array]]:
         norms = jnp.sqrt(jnp.sum(means**2, axis=1) + _TINY)
         return jnp.sum(norms.reshape(parts, starts), axis=0)
 
-    def climb(
-        point: Point,
-        rows: Float[jax.Array, "rows classes"],
-        errors: Float[jax.Array, "rows classes"],
-    ) -> tuple[Point, jax.Array]:
+    def climb(point: Point, rows: Probs, errors: Probs) -> tuple[Point, jax.Array]:
         def loss(point: Point) -> jax.Array:
             by_start = violations(point, rows, errors)
             # Logarithms make the gradients of all starts comparable.

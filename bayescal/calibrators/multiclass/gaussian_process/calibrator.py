@@ -29,8 +29,6 @@ from bayescal.calibrators.multiclass.members import smooth
 from bayescal.data.rows import Rows, Source
 from bayescal.regression.draws import Draws, one_chain
 
-__all__ = ["GaussianProcess"]
-
 _FOR_DRAWS = ("scales", "weights", "modes", "factors", "iterations")
 
 

@@ -23,9 +23,6 @@ from bayescal.data.order.classes import canonical_order
 from bayescal.data.rows import Rows, Source
 from bayescal.data.scores import bounded
 
-__all__ = ["OrderPreserving"]
-
-
 _SIZES = {"diagonal": ((4, 4), (10, 10), (20, 20)), "full": ((4, 4), (10, 10))}
 _FOLDS = 5
 #: Number of points at which the increasing function is tabulated.

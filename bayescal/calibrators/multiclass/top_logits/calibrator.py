@@ -20,8 +20,6 @@ from bayescal.data.label_names import class_array
 from bayescal.data.rows import Rows, Source
 from bayescal.data.top_logits import PackedRows, check_distinct, pack, pack_anywhere, parts_of
 
-__all__ = ["TopLogitsCalibrator"]
-
 
 class TopPredictFunction(PredictFunction):
     """A function of truncated logits: ``f((indices, logits, rest))`` returns ``TopProbs``."""

@@ -10,8 +10,6 @@ from bayescal._core.arrays import AnyArray, ArrayLike
 from bayescal.data.checks import as_numpy
 from bayescal.metrics import log_loss
 
-__all__ = ["TopProbs"]
-
 
 class TopProbs(NamedTuple):
     """Calibrated probabilities of the top classes of each row, and of all others together.

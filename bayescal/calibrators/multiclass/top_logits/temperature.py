@@ -16,8 +16,6 @@ from bayescal.calibrators.multiclass.top_logits.calibrator import TopLogitsCalib
 from bayescal.data.rows import Rows, Source
 from bayescal.data.top_logits import label_columns, offsets, top_probabilities, unpack
 
-__all__ = ["TopTemperature", "fit_top_inverse"]
-
 
 @dataclass(eq=False, repr=False)
 class TopTemperature(TopLogitsCalibrator):

@@ -12,14 +12,15 @@ from bayescal._core.arrays import AnyArray, Array, XArray, namespace
 from bayescal._core.newton_cg import Curvature, Point, newton_cg
 from bayescal._core.numerics import softmax, unit_of
 from bayescal._core.optimize import Minimum
-from bayescal._core.shapes import Float, Int
+from bayescal._core.shapes import Float
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.multiclass.top_logits.calibrator import TopLogitsCalibrator
 from bayescal.calibrators.multiclass.top_logits.temperature import fit_top_inverse
-from bayescal.data.rows import Source, Sums, greatest
+from bayescal.data.rows import Rows, Source, Sums, greatest
 from bayescal.data.top_logits import Top, label_columns, offsets, top_probabilities, unpack
 
-__all__ = ["TopVector"]
+#: Arrays by their axes.
+Theta: TypeAlias = 'Float[np.ndarray, " parameters"]'
 
 #: Numbers in the packed rows that are processed at once.
 _NUMBERS = 1 << 18
@@ -108,24 +109,17 @@ class ClassGroups(NamedTuple):
         return top, group, offset
 
 
-def _hits(
-    k: int, scores: np.ndarray, y: Int[np.ndarray, " rows"], weights: Float[np.ndarray, " rows"]
-) -> Sums:
+def _hits(k: int, rows: Rows) -> Sums:
     """Sum the weights of labels among the top, by class (k,), and of other labels."""
+    scores, y, weights = rows
     hit = (unpack(scores, k).indices == y[:, None]).any(axis=1)
     return {"hits": np.bincount(y[hit], weights[hit], k), "misses": weights[~hit].sum()}
 
 
-def _expected(
-    inverse: float,
-    k: int,
-    scores: np.ndarray,
-    y: Int[np.ndarray, " rows"],
-    weights: Float[np.ndarray, " rows"],
-) -> Sums:
+def _expected(inverse: float, k: int, rows: Rows) -> Sums:
     """Sum the labels that temperature scaling expects, by class, and outside the top."""
-    top, m = unpack(scores, k), scores.shape[1] // 2
-    mass = top_probabilities(top, inverse) * weights[:, None]
+    top, m = unpack(rows.scores, k), rows.scores.shape[1] // 2
+    mass = top_probabilities(top, inverse) * rows.weights[:, None]
     by_class = np.bincount(top.indices.ravel(), mass[:, :m].ravel(), k)
     return {"expected": np.append(by_class, mass[:, m:].sum())}
 
@@ -139,9 +133,7 @@ def _fit_factors(rows: Source, groups: ClassGroups, inverse: float) -> Minimum[n
         sums = rows.total(partial(_factor_sums, groups, theta), numbers=_NUMBERS)
         return Point(sums["value"], sums["gradient"], (theta, sums["diagonal"]))
 
-    def product(
-        state: _HessianState, vector: Float[np.ndarray, " parameters"]
-    ) -> Float[np.ndarray, " parameters"]:
+    def product(state: _HessianState, vector: Theta) -> Theta:
         product = partial(_factor_products, groups, state[0], vector)
         return rows.total(product, numbers=_NUMBERS)["image"]
 
@@ -183,14 +175,9 @@ def _sum_by_group(group: np.ndarray, c: int, *parts: np.ndarray) -> np.ndarray:
     return np.concatenate([np.bincount(group.ravel(), part.ravel(), c) for part in parts])
 
 
-def _factor_sums(
-    groups: ClassGroups,
-    theta: Float[np.ndarray, " parameters"],
-    scores: np.ndarray,
-    y: Int[np.ndarray, " rows"],
-    weights: Float[np.ndarray, " rows"],
-) -> Sums:
+def _factor_sums(groups: ClassGroups, theta: Theta, rows: Rows) -> Sums:
     """Compute the loss, its gradient, and diagonal blocks of a bound of its Hessian."""
+    scores, y, weights = rows
     top, group, offset = groups.columns(scores)
     calibrated = top.x + _affine(top.x, group, theta)
     logits = calibrated + offset
@@ -211,32 +198,19 @@ def _factor_sums(
     }
 
 
-def _factor_products(
-    groups: ClassGroups,
-    theta: Float[np.ndarray, " parameters"],
-    vector: Float[np.ndarray, " parameters"],
-    scores: np.ndarray,
-    y: Int[np.ndarray, " rows"],
-    weights: Float[np.ndarray, " rows"],
-) -> Sums:
+def _factor_products(groups: ClassGroups, theta: Theta, vector: Theta, rows: Rows) -> Sums:
     """Multiply the Hessian by a vector."""
-    top, group, offset = groups.columns(scores)
+    top, group, offset = groups.columns(rows.scores)
     probs = softmax(top.x + _affine(top.x, group, theta) + offset)
     moved = _affine(top.x, group, vector)
-    residual = probs * (moved - np.einsum("ij,ij->i", probs, moved)[:, None]) * weights[:, None]
+    residual = probs * (moved - np.einsum("ij,ij->i", probs, moved)[:, None])
+    residual *= rows.weights[:, None]
     return {"image": _sum_by_group(group, groups.size, residual, residual * top.x)}
 
 
-def _movement(
-    groups: ClassGroups,
-    theta: Float[np.ndarray, " parameters"],
-    step: Float[np.ndarray, " parameters"],
-    scores: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
-) -> Sums:
+def _movement(groups: ClassGroups, theta: Theta, step: Theta, rows: Rows) -> Sums:
     """Compute the largest change of logits by a step, relative to their size."""
-    top, group, offset = groups.columns(scores)
+    top, group, offset = groups.columns(rows.scores)
     used = np.isfinite(offset)
     logits = top.x + _affine(top.x, group, theta)
     moved = _affine(top.x, group, step)

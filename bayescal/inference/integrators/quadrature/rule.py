@@ -38,6 +38,10 @@ from bayescal.inference.integrators.quadrature.window import (
 from bayescal.models import Prior
 from bayescal.models.prior import walk
 
+#: Arrays by their axes.
+PerSet: TypeAlias = 'Float[np.ndarray, " sets"]'
+Sums: TypeAlias = 'Float[jax.Array, "sets classes features"]'
+
 #: Nodes for each parameter of the three rules that are compared.
 _COMPARED = (32, 40, 48)
 #: Nodes for each of 1, 2 or 3 parameters if those disagree.
@@ -168,12 +172,10 @@ class Quadrature(Integrator[Box]):
             evidence=second, gap=gap, error=estimate_error(gap, relative_gap(least, first), closed)
         )
 
-    def reported(self, state: Box) -> tuple[Float[np.ndarray, " sets"], Float[np.ndarray, " sets"]]:
+    def reported(self, state: Box) -> tuple[PerSet, PerSet]:
         return np.asarray(state.evidence)[:, 0], np.asarray(state.error)
 
-    def find(
-        self, problem: Problem[Box], stacked: bool
-    ) -> tuple[Float[np.ndarray, " sets"], Float[np.ndarray, " sets"]]:
+    def find(self, problem: Problem[Box], stacked: bool) -> tuple[PerSet, PerSet]:
         """Compute log evidences (batch,) and their errors, using only the quick search."""
         return self.reported(_find_boxes(self, *problem[:3], stacked, True))
 
@@ -236,9 +238,7 @@ class Quadrature(Integrator[Box]):
         return Draws(params, log_prior, log_base - jnp.log(float(num_samples)))
 
 
-def _improve_rough(
-    step: _Step, prior: Prior | None, sums: Float[jax.Array, "sets classes features"], boxes: Box
-) -> Box:
+def _improve_rough(step: _Step, prior: Prior | None, sums: Sums, boxes: Box) -> Box:
     """Apply ``step(prior, sums, boxes)`` to the data sets that have not reached the tolerance.
 
     A new box replaces the old one if its error is smaller. ``prior`` is None if it is common to all
@@ -261,12 +261,7 @@ def _improve_rough(
 
 @partial(jax.jit, static_argnums=(0, 4, 5))
 def _find_boxes(
-    integrator: Quadrature,
-    prior: Prior,
-    sums: Float[jax.Array, "sets classes features"],
-    origin: jax.Array,
-    stacked: bool,
-    quick: bool,
+    integrator: Quadrature, prior: Prior, sums: Sums, origin: jax.Array, stacked: bool, quick: bool
 ) -> Box:
     # Grids over three parameters fill the processor's cache, and searches side by side all run as
     # long as the slowest of them.
@@ -279,12 +274,7 @@ def _find_boxes(
 
 @partial(jax.jit, static_argnums=(4, 5))
 def _refine(
-    prior: Prior,
-    sums: Float[jax.Array, "sets classes features"],
-    origin: jax.Array,
-    boxes: Box,
-    order: int,
-    stacked: bool,
+    prior: Prior, sums: Sums, origin: jax.Array, boxes: Box, order: int, stacked: bool
 ) -> Box:
     """Apply a rule with more nodes to the same boxes."""
 

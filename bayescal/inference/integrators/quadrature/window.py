@@ -14,6 +14,10 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import effective_sample_size, normalize_log_weights
 from bayescal._core.shapes import Float
 
+#: Arrays by their axes.
+Vector: TypeAlias = 'Float[jax.Array, " parameters"]'
+Scalar: TypeAlias = 'Float[jax.Array, ""]'
+
 #: The density more than this many nats below the peak is ignored: exp(-34) is 2e-15.
 DEPTH = 34.0
 _ROUNDS = 40
@@ -55,9 +59,7 @@ def at_points(function: Callable[[jax.Array], Out], columns: Sequence[jax.Array]
     return jax.vmap(lambda *point: function(jnp.stack(point)))(*columns)
 
 
-def cells(
-    low: Float[jax.Array, " parameters"], high: Float[jax.Array, " parameters"]
-) -> list[jax.Array]:
+def cells(low: Vector, high: Vector) -> list[jax.Array]:
     """Return the midpoints of equal cells along each axis of a box."""
     m = _POINTS[low.shape[0]]
     fractions = jnp.asarray((np.arange(m) + 0.5) / m)
@@ -65,11 +67,8 @@ def cells(
 
 
 def _reach(
-    values: Float[jax.Array, " *nodes"],
-    axes: list[jax.Array],
-    peak: Float[jax.Array, " parameters"],
-    height: Float[jax.Array, ""],
-) -> tuple[Float[jax.Array, " parameters"], Float[jax.Array, " parameters"]]:
+    values: Float[jax.Array, " *nodes"], axes: list[jax.Array], peak: Vector, height: Scalar
+) -> tuple[Vector, Vector]:
     """Return the ends of the box of grid points near the peak in height, widened by one step."""
     ends = []
     for i, axis in enumerate(axes):
@@ -83,15 +82,13 @@ def _reach(
 
 
 def find_peak(
-    log_target: LogDensity,
-    low: Float[jax.Array, " parameters"],
-    high: Float[jax.Array, " parameters"],
+    log_target: LogDensity, low: Vector, high: Vector
 ) -> tuple[
-    Float[jax.Array, " parameters"],
-    Float[jax.Array, ""],
+    Vector,
+    Scalar,
     Float[jax.Array, "parameters parameters"],
-    Float[jax.Array, " parameters"],
-    Float[jax.Array, " parameters"],
+    Vector,
+    Vector,
 ]:
     """Find the peak of a density inside a box, and the local curvature.
 
@@ -177,11 +174,11 @@ def find_peak(
 
 def find_window(
     log_target: LogDensity,
-    low: Float[jax.Array, " parameters"],
-    high: Float[jax.Array, " parameters"],
-    peak: Float[jax.Array, " parameters"],
-    height: Float[jax.Array, ""],
-    start: tuple[Float[jax.Array, " parameters"], Float[jax.Array, " parameters"]],
+    low: Vector,
+    high: Vector,
+    peak: Vector,
+    height: Scalar,
+    start: tuple[Vector, Vector],
 ) -> Window:
     """Find the smallest box, up to the spacing of a grid, outside which the density is negligible.
 
@@ -216,19 +213,13 @@ def find_window(
     return Window(low, high, mass, points)
 
 
-def maximize(
-    log_target: Callable[[jax.Array], jax.Array],
-    low: Float[jax.Array, " parameters"],
-    high: Float[jax.Array, " parameters"],
-) -> Float[jax.Array, " parameters"]:
+def maximize(log_target: Callable[[jax.Array], jax.Array], low: Vector, high: Vector) -> Vector:
     """Find the maximum (d,) of a density with one peak in a closed box."""
     d = low.shape[0]
     m = {1: 33, 2: 17, 3: 9}[d]
     first, last = low, high
 
-    def body(
-        _: int, box: tuple[Float[jax.Array, " parameters"], Float[jax.Array, " parameters"]]
-    ) -> tuple[Float[jax.Array, " parameters"], Float[jax.Array, " parameters"]]:
+    def body(_: int, box: tuple[Vector, Vector]) -> tuple[Vector, Vector]:
         low, high = box
         axes = [jnp.linspace(low[i], high[i], m) for i in range(d)]
         flat = jnp.argmax(grid_values(log_target, axes))

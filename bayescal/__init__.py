@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from bayescal import metrics as metrics
     from bayescal import plots as plots
     from bayescal import smoothing as smoothing
-    from bayescal._core.compilation import cache_compilations as cache_compilations
+    from bayescal._core.execution.compilation import cache_compilations as cache_compilations
     from bayescal._core.warnings import AccuracyWarning as AccuracyWarning
     from bayescal._core.warnings import SamplingWarning as SamplingWarning
     from bayescal.calibrators import *  # noqa: F403
     from bayescal.data.blocks.stream import Blocks as Blocks
-    from bayescal.data.logprobs import top_logprobs as top_logprobs
-    from bayescal.data.tokens import tokens as tokens
+    from bayescal.data.language_models.logprobs import top_logprobs as top_logprobs
+    from bayescal.data.language_models.tokens import tokens as tokens
     from bayescal.deployment import ExpectedPerformance as ExpectedPerformance
     from bayescal.deployment import PriorShift as PriorShift
     from bayescal.deployment import expected_performance as expected_performance
@@ -47,11 +47,11 @@ __version__ = "0.1.0"
 # calibrators are those of bayescal.calibrators, which imports scikit-learn.
 _PUBLIC_MODULES = ("adapters", "compare", "datasets", "losses", "metrics", "plots", "smoothing")
 _NAMES = {
-    "_core.compilation": ("cache_compilations",),
+    "_core.execution.compilation": ("cache_compilations",),
     "_core.warnings": ("AccuracyWarning", "SamplingWarning"),
     "data.blocks.stream": ("Blocks",),
-    "data.logprobs": ("top_logprobs",),
-    "data.tokens": ("tokens",),
+    "data.language_models.logprobs": ("top_logprobs",),
+    "data.language_models.tokens": ("tokens",),
     "evaluation": ("Evaluation", "evaluate"),
     "inference.function": ("PosteriorFunction",),
     "inference.prediction": ("Prediction",),

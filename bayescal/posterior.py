@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.keys import Seed, as_key
+from bayescal._core.execution.padding import pad_axis
+from bayescal._core.execution.precision import float64
 from bayescal._core.keywords import other_words
 from bayescal._core.lazy import jax
-from bayescal._core.padding import pad_axis
-from bayescal._core.precision import float64
+from bayescal._core.random.keys import Seed, as_key
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning, warn
 from bayescal.data import checks
 from bayescal.data.label_names import match_columns

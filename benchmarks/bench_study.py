@@ -43,7 +43,7 @@ def study(questions: list[int], datasets: int, n_test: int) -> dict[str, Any]:
     import jax
     from jax import monitoring
 
-    from bayescal._core.keys import as_key
+    from bayescal._core.random.keys import as_key
     from bayescal.sweeps import _block
     from bayescal.sweeps._methods import as_recipes
     from bayescal.sweeps._run import Run

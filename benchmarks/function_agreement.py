@@ -26,7 +26,7 @@ from benchmarks.provenance import write
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import bayescal as bc
-from bayescal._core.precision import float64
+from bayescal._core.execution.precision import float64
 from tests.calibrators.cases import CASES
 from tests.calibrators.test_contract import data_of, fitted_of
 

@@ -70,7 +70,7 @@ GLOBAL_CHANGES = (
     "random.seed",
 )
 # Functions whose whole purpose, according to their name, is a setting that the user requests.
-ASKED_FOR = ("_core/compilation.py",)
+ASKED_FOR = ("_core/execution/compilation.py",)
 WARNING_FILTERS = ("warnings.filterwarnings", "warnings.simplefilter")
 
 

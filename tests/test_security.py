@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 import bayescal as bc
 from bayescal._core.files import read_arrays
 from bayescal.cli import app
-from bayescal.cli._files import LINE
+from bayescal.cli.tables.files import LINE
 from bayescal.data.blocks.checkpoint import Checkpoint
 from bayescal.sweeps._store import Store, _digest
 

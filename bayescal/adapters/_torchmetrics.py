@@ -10,12 +10,12 @@ from zlib import crc32
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, UserData
+from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax
-from bayescal._core.precision import float64
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_choice, check_count
+from bayescal.data.language_models.tokens import tokens
 from bayescal.data.predictions import Reading
-from bayescal.data.tokens import tokens
 from bayescal.data.weights import check_batch_weights
 from bayescal.metrics.registry import METRICS, OTHER_NAMES, find_metric, reading_for
 from bayescal.metrics.sums import SumMetric, collect, collect_on_device

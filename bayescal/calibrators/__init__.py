@@ -15,15 +15,17 @@ if TYPE_CHECKING:
     from bayescal.calibrators.binary.bbq import BBQ as BBQ
     from bayescal.calibrators.binary.beta import Beta as Beta
     from bayescal.calibrators.binary.cdf_spline import CDFSpline as CDFSpline
-    from bayescal.calibrators.binary.centered_isotonic import CenteredIsotonic as CenteredIsotonic
     from bayescal.calibrators.binary.histogram import Histogram as Histogram
-    from bayescal.calibrators.binary.isotonic import Isotonic as Isotonic
     from bayescal.calibrators.binary.logistic import Logistic as Logistic
-    from bayescal.calibrators.binary.near_isotonic import NearIsotonic as NearIsotonic
+    from bayescal.calibrators.binary.monotone.centered_isotonic import (
+        CenteredIsotonic as CenteredIsotonic,
+    )
+    from bayescal.calibrators.binary.monotone.isotonic import Isotonic as Isotonic
+    from bayescal.calibrators.binary.monotone.near_isotonic import NearIsotonic as NearIsotonic
+    from bayescal.calibrators.binary.monotone.venn_abers import VennAbers as VennAbers
     from bayescal.calibrators.binary.quadratic import Quadratic as Quadratic
     from bayescal.calibrators.binary.scaling_binning import ScalingBinning as ScalingBinning
     from bayescal.calibrators.binary.spline.calibrator import Spline as Spline
-    from bayescal.calibrators.binary.venn_abers import VennAbers as VennAbers
     from bayescal.calibrators.combine.average import Average as Average
     from bayescal.calibrators.combine.classifier.calibrator import (
         CalibratedClassifier as CalibratedClassifier,

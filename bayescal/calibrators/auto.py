@@ -14,9 +14,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import AnyArray, AnyModel, Array, UserData, XArray, accelerated, on_host
-from bayescal._core.keys import check_seed
+from bayescal._core.execution.precision import float64
 from bayescal._core.numerics import ignoring_underflow
-from bayescal._core.precision import float64
+from bayescal._core.random.keys import check_seed
 from bayescal._core.warnings import warn
 from bayescal.calibrators.base.dispatch import dispatched
 from bayescal.calibrators.base.estimator import check_fitted

@@ -13,9 +13,9 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, UserData, XArray, matmul
-from bayescal._core.keys import check_seed, seed_of
+from bayescal._core.minimization.optimize import Status
 from bayescal._core.numerics import ignoring_underflow, sigmoids
-from bayescal._core.optimize import Status
+from bayescal._core.random.keys import check_seed, seed_of
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.base.draws import ends_of_log_odds, mean_of_draws, over_draws
 from bayescal.calibrators.base.estimator import Estimator

@@ -23,29 +23,29 @@ _INTERRUPTED = 130
 #: Module and function of each command, imported when it runs, and the first line of its docstring.
 _COMMANDS = {
     "demo": (
-        "_demo.demo",
+        "commands.demo.demo",
         "Calibrate a linear SVM on a built-in data set: a table and a reliability diagram.",
     ),
     "fit": (
-        "_calibrate.fit_file",
+        "commands.calibrate.fit_file",
         "Fit a calibrator to scores from a file, and report what to expect.",
     ),
-    "apply": ("_calibrate.apply_file", "Calibrate the scores in a file."),
-    "methods": ("_methods.list_methods", "List the calibrators that fit --method accepts."),
+    "apply": ("commands.calibrate.apply_file", "Calibrate the scores in a file."),
+    "methods": ("commands.methods.list_methods", "List the calibrators that fit --method accepts."),
     "export": (
-        "_calibrate.export_file",
+        "commands.calibrate.export_file",
         "Write a calibrator as a program that runs without bayescal.",
     ),
     "predict": (
-        "_predict.predict",
+        "commands.predict.predict",
         "Predict from a prior and labeled scores, without a fit: a generative model.",
     ),
     "evaluate": (
-        "_evaluate.evaluate_file",
+        "commands.evaluate.evaluate_file",
         "Evaluate probabilities: metrics with intervals, tests, and a self-contained HTML page.",
     ),
     "monitor": (
-        "_monitor.monitor_file",
+        "commands.monitor.monitor_file",
         "Test whether probabilities stay calibrated; the exit code is 3 after an alarm.",
     ),
 }
@@ -65,7 +65,7 @@ class _Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None:
-            module, _, function = _COMMANDS[command.name or ""][0].partition(".")
+            module, _, function = _COMMANDS[command.name or ""][0].rpartition(".")
             typer_app = typer.Typer(add_completion=False)
             run = getattr(import_module(f"{__name__}.{module}"), function)
             typer_app.command(command.name, cls=_Command)(run)

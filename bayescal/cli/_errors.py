@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from bayescal._core.tables import printable, shorten
+from bayescal._core.display.tables import printable, shorten
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning
 
 if TYPE_CHECKING:

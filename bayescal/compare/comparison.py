@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from bayescal._core.display.tables import TextTable
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import unit_of
-from bayescal._core.tables import TextTable
 from bayescal.compare._bayes import SignedRankMatrix, posterior_of
 from bayescal.compare._cliques import cliques
 from bayescal.compare._nemenyi import Nemenyi, nemenyi_of

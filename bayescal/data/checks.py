@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.execution.padding import pad_axis
 from bayescal._core.lazy import is_traced, jnp
-from bayescal._core.padding import pad_axis
 from bayescal.data.label_names import class_array, label_text, rows_by_class, text_names
 from bayescal.data.tolerances import RANGE_TOLERANCE, SUM_TOLERANCE
 

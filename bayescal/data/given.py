@@ -15,8 +15,8 @@ from bayescal._core.arrays import (
     on_host,
     to_host,
 )
+from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax
-from bayescal._core.precision import float64
 from bayescal.data.blocks.stream import Blocks, as_blocks
 from bayescal.data.blocks.survey import survey
 from bayescal.data.kept_rows import KeptRows, keep_rows

@@ -13,9 +13,9 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, Array, ArrayLike, UserData, XArray, accelerated
+from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import is_traced, jnp
 from bayescal._core.numerics import sigmoid, softmax
-from bayescal._core.precision import float64
 from bayescal.data.checks import (
     as_numpy,
     check_choice,

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, on_host
-from bayescal._core.chunks import slices
+from bayescal._core.execution.chunks import slices
+from bayescal._core.execution.threads import threads
 from bayescal._core.lazy import jax
-from bayescal._core.threads import threads
 
 Result = TypeVar("Result")
 #: Sums over rows: arrays by name.

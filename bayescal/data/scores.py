@@ -19,7 +19,7 @@ from bayescal._core.arrays import (
     wide,
 )
 from bayescal._core.binning import SINGLE, is_rounded_zero
-from bayescal._core.chunks import slices
+from bayescal._core.execution.chunks import slices
 from bayescal._core.lazy import jax
 from bayescal._core.numerics import FLOOR, clip, log_odds, log_softmax, sigmoid, softmax
 from bayescal.data.checks import (

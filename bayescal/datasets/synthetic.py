@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.keys import Seed, as_key
+from bayescal._core.execution.precision import float64
 from bayescal._core.keywords import other_words
 from bayescal._core.lazy import jax, jnp
-from bayescal._core.precision import float64
+from bayescal._core.random.keys import Seed, as_key
 from bayescal.data import checks
 from bayescal.inference import Known, Problem, Quadrature
 from bayescal.models import Family, GaussianPrior, Prior

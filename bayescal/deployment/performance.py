@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from bayescal._core.arrays import AnyModel, ArrayLike
-from bayescal._core.chunks import slices
+from bayescal._core.execution.chunks import slices
 from bayescal._core.numerics import FLOOR, ignoring_underflow
 from bayescal.calibrators.base.draws import mixture_quantile
 from bayescal.data.checks import as_numpy, check_finite, check_level

@@ -12,10 +12,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, UserData, XArray, to_host
-from bayescal._core.blas import single_threaded_blas
-from bayescal._core.keys import seed_of
+from bayescal._core.execution.blas import single_threaded_blas
 from bayescal._core.keywords import AcceptsOtherWords
 from bayescal._core.numerics import ignoring_underflow
+from bayescal._core.random.keys import seed_of
 from bayescal._core.warnings import AccuracyWarning, warn
 from bayescal.calibrators.base.dispatch import published_at_once
 from bayescal.calibrators.base.draws import mean_of_draws

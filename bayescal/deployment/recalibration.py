@@ -23,9 +23,9 @@ from bayescal._core.arrays import (
     matmul,
     namespace,
 )
-from bayescal._core.chunks import slices
+from bayescal._core.execution.chunks import slices
+from bayescal._core.minimization.optimize import Quadratic, newton_on_host
 from bayescal._core.numerics import effective_size, log_odds, log_softmax, sigmoid, softmax
-from bayescal._core.optimize import Quadratic, newton_on_host
 from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.base.draws import ends_of_draws, map_rows
 from bayescal.data.checks import check_class_prior

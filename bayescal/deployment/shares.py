@@ -14,10 +14,10 @@ import numpy as np
 from scipy.special import ndtr
 
 from bayescal._core.arrays import AnyArray, Array, XArray, namespace, on_host
+from bayescal._core.execution.padding import pad_axis
+from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax
 from bayescal._core.numerics import log_odds, log_softmax, sigmoid, softmax
-from bayescal._core.padding import pad_axis
-from bayescal._core.precision import float64
 from bayescal.deployment.recalibration import NUM_DRAWS, Recalibration, merge_rows, recalibrated
 
 #: Log odds beyond which shares are zero or one, and negligible log ratios.

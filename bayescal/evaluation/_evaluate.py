@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike, UserData
+from bayescal._core.display.progress import Progress
+from bayescal._core.display.tables import printable
 from bayescal._core.files import write_atomically
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
-from bayescal._core.progress import Progress
-from bayescal._core.tables import printable
 from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions
 from bayescal.data.checks import check_count, check_level, check_names, naming
 from bayescal.data.fitted import is_fitted, predictions

@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from bayescal._core.display.tables import p_value
 from bayescal._core.numerics import holm
-from bayescal._core.tables import p_value
 from bayescal.evaluation._events import Events
 from bayescal.metrics import CalibrationTest, Corp, Interval, corp
 

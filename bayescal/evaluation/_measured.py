@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 
-from bayescal._core.tables import TextTable, printable
+from bayescal._core.display.tables import TextTable, printable
 from bayescal.evaluation._events import Events
 from bayescal.evaluation._findings import Finding, describe
 from bayescal.metrics import Report

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.gamma import log_gamma
-from bayescal._core.keys import repeat_key
+from bayescal._core.execution.padding import pad_axis
 from bayescal._core.lazy import jax, jnp, registered, special
-from bayescal._core.padding import pad_axis
+from bayescal._core.random.gamma import log_gamma
+from bayescal._core.random.keys import repeat_key
 from bayescal._core.shapes import Float
 from bayescal.data import checks
 from bayescal.models.prior import is_distribution

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike, Params
-from bayescal._core.keys import Seed, as_key
+from bayescal._core.display.plotting import plot_function
+from bayescal._core.display.tables import html_table
+from bayescal._core.execution.precision import default_dtype, float64
 from bayescal._core.lazy import jax, jnp
-from bayescal._core.plotting import plot_function
-from bayescal._core.precision import default_dtype, float64
+from bayescal._core.random.keys import Seed, as_key
 from bayescal._core.shapes import Float
-from bayescal._core.tables import html_table
 from bayescal.data import checks
 from bayescal.inference._arviz import to_arviz
 from bayescal.inference._uncertainty import sample_posterior, sample_prior, weighted_draws

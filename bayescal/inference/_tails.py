@@ -10,10 +10,10 @@ from functools import partial
 
 import numpy as np
 
+from bayescal._core.execution.padding import pad_axis, padded_length
+from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import log_softmax, sigmoid
-from bayescal._core.padding import pad_axis, padded_length
-from bayescal._core.precision import float64
 from bayescal._core.shapes import Bool, Float, Int
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning, warn
 from bayescal.data.checks import Batch

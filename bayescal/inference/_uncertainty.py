@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeAlias
 
 from bayescal._core.arrays import Params
-from bayescal._core.chunks import block_elements, even_block
+from bayescal._core.execution.chunks import block_elements, even_block
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import normalize_log_weights
 from bayescal._core.shapes import Float

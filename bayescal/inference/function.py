@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bayescal._core.arrays import Array, ArrayLike, Params
+from bayescal._core.execution.precision import default_dtype, float64
 from bayescal._core.lazy import jax, jnp, registered
-from bayescal._core.precision import default_dtype, float64
 from bayescal._core.shapes import Float
 from bayescal.inference._class_prior import ClassProbRule
 from bayescal.inference._uncertainty import weighted_draws

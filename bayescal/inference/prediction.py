@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayescal._core.arrays import Params
+from bayescal._core.display.plotting import plot_function
+from bayescal._core.display.tables import html_table
+from bayescal._core.execution.padding import pad_axis, padded_length
+from bayescal._core.execution.precision import as_result, float64
 from bayescal._core.lazy import jax
 from bayescal._core.numerics import sigmoid
-from bayescal._core.padding import pad_axis, padded_length
-from bayescal._core.plotting import plot_function
-from bayescal._core.precision import as_result, float64
 from bayescal._core.shapes import Float
-from bayescal._core.tables import html_table
 from bayescal.data import checks
 from bayescal.inference._conditioned import Conditioned
 from bayescal.inference._tails import CLOSE, left_out, shift

@@ -8,12 +8,12 @@ from types import ModuleType
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.chunks import Out
-from bayescal._core.hosts import are_shared, gather_rows
+from bayescal._core.execution.chunks import Out
+from bayescal._core.execution.hosts import are_shared, gather_rows
+from bayescal._core.execution.padding import pad_axis, padded_length
+from bayescal._core.execution.precision import as_result, bulk_dtype, float64, result_dtype
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import sigmoid
-from bayescal._core.padding import pad_axis, padded_length
-from bayescal._core.precision import as_result, bulk_dtype, float64, result_dtype
 from bayescal._core.shapes import Float
 from bayescal.data import checks
 from bayescal.inference._conditioned import Conditioned

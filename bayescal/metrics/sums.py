@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias, overload
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, Array
+from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import effective_size
-from bayescal._core.precision import float64
 from bayescal._core.shapes import Float, Int, Shaped
 from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.predictions import Predictions

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import Params
-from bayescal._core.gamma import log_gamma
 from bayescal._core.lazy import jax, jnp, special
+from bayescal._core.random.gamma import log_gamma
 from bayescal.models.gaussian import SHARED
 from bayescal.models.prior import Prior
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike, Params
-from bayescal._core.keys import Seed, as_key
+from bayescal._core.execution.threads import RUNNING_MODEL
 from bayescal._core.lazy import is_traced, jax, jnp, registered
 from bayescal._core.numerics import nan_to_minus_inf
-from bayescal._core.threads import RUNNING_MODEL
+from bayescal._core.random.keys import Seed, as_key
 from bayescal._core.warnings import warn
 from bayescal.data.checks import as_numpy, check_count
 from bayescal.models._family import Family

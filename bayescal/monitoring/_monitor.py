@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.display.plotting import plot_function
 from bayescal._core.files import write_atomically
-from bayescal._core.plotting import plot_function
 from bayescal.data.checks import check_choice, check_names, check_real
 from bayescal.data.label_names import (
     Classes,

@@ -4,17 +4,17 @@ Matplotlib is imported when a figure is drawn. Color-blind readers can distingui
 markers and lines also differ in grayscale.
 """
 
-from bayescal.plots._by_model import by_model
 from bayescal.plots._by_size import by_size
-from bayescal.plots._classwise import classwise
 from bayescal.plots._critical_difference import critical_difference
 from bayescal.plots._cumulative import cumulative
 from bayescal.plots._curve import curve
 from bayescal.plots._decision_cost import decision_cost
-from bayescal.plots._display import ReliabilityDisplay
 from bayescal.plots._monitor import monitor
 from bayescal.plots._parameters import parameters
-from bayescal.plots._reliability import reliability
+from bayescal.plots._reliability.by_model import by_model
+from bayescal.plots._reliability.classwise import classwise
+from bayescal.plots._reliability.diagram import reliability
+from bayescal.plots._reliability.display import ReliabilityDisplay
 from bayescal.plots._simplex import simplex
 
 __all__ = [

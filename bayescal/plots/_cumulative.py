@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.display.tables import p_value
 from bayescal._core.keywords import other_words
-from bayescal._core.tables import p_value
 from bayescal.data.checks import check_choice, check_level
 from bayescal.data.label_names import Classes
 from bayescal.data.predictions import Predictions

@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from bayescal._core.optimize import Minimum
-from bayescal._core.padding import pad_axis, padded_length
-from bayescal._core.precision import float64
+from bayescal._core.execution.padding import pad_axis, padded_length
+from bayescal._core.execution.precision import float64
+from bayescal._core.minimization.optimize import Minimum
 from bayescal._core.shapes import Float, Shaped
 from bayescal.data.checks import check_choice, check_count, check_real, check_strength
 from bayescal.data.folds.deal import fold_features

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, Array
+from bayescal._core.execution.threads import RUNNING_MODEL
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.shapes import Float, Int, Shaped
-from bayescal._core.threads import RUNNING_MODEL
 from bayescal.regression.binary.objective import Distribution, Prior
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.blas import single_threaded_blas
-from bayescal._core.optimize import Minimum
+from bayescal._core.execution.blas import single_threaded_blas
+from bayescal._core.minimization.optimize import Minimum
 from bayescal._core.shapes import Float, Shaped
 from bayescal.data.rows import Rows, Source
 from bayescal.regression.binary.blocks import fit_binary, fit_softmax

@@ -15,11 +15,11 @@ from typing import Literal, cast
 import numpy as np
 
 from bayescal._core.arrays import ArrayT
-from bayescal._core.chunks import even_block, sum_sizes
+from bayescal._core.execution.chunks import even_block, sum_sizes
+from bayescal._core.execution.padding import pad_axis, padded_length
+from bayescal._core.execution.precision import bulk_dtype, float64
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import effective_size, subtract_maximum
-from bayescal._core.padding import pad_axis, padded_length
-from bayescal._core.precision import bulk_dtype, float64
 from bayescal._core.shapes import Float, Shaped
 
 Rule = Literal["silverman", "scott", "cv", "number"]

@@ -10,11 +10,11 @@ from typing import Literal, cast
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.chunks import block_elements
+from bayescal._core.execution.chunks import block_elements
+from bayescal._core.execution.padding import pad_axis, padded_length
+from bayescal._core.execution.precision import bulk_dtype, float64
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import two_class_probabilities
-from bayescal._core.padding import pad_axis, padded_length
-from bayescal._core.precision import bulk_dtype, float64
 from bayescal._core.shapes import Bool, Float, Int, Shaped
 from bayescal.data.checks import as_numpy, check_choice
 from bayescal.data.weights import check_weights

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from bayescal._core.tables import TextTable
+from bayescal._core.display.tables import TextTable
 from bayescal.compare import Comparison, compare
 from bayescal.data.checks import check_count
 from bayescal.metrics.registry import METRICS

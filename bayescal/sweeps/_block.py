@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import Array
-from bayescal._core.hosts import alone
+from bayescal._core.execution.hosts import alone
+from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax, jnp
-from bayescal._core.optimize import Status
-from bayescal._core.precision import float64
+from bayescal._core.minimization.optimize import Status
 from bayescal.data.predictions import Predictions
 from bayescal.metrics.registry import METRICS, OTHER_NAMES, Choices, did_you_mean, find_metric
 from bayescal.metrics.sums import Metric, compute

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import AnyModel, Array
+from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax, jnp
-from bayescal._core.precision import float64
 from bayescal.models import Family, Prior
 from bayescal.models.prior import draw, is_distribution
 from bayescal.sweeps._identity import describe_array, digest_of_captured, digest_of_function

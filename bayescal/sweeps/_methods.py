@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 
 from bayescal._core.arrays import AnyModel, Array
+from bayescal._core.execution.padding import padded_length
+from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax, jnp
+from bayescal._core.minimization.optimize import Status
 from bayescal._core.numerics import sigmoid
-from bayescal._core.optimize import Status
-from bayescal._core.padding import padded_length
-from bayescal._core.precision import float64
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning, ignored
 from bayescal.models import Family, Prior
 from bayescal.posterior import posterior

@@ -23,10 +23,10 @@ from queue import SimpleQueue
 
 import numpy as np
 
-from bayescal._core.hosts import are_shared, gather
+from bayescal._core.display.progress import Progress
+from bayescal._core.execution.hosts import are_shared, gather
+from bayescal._core.execution.threads import core_count
 from bayescal._core.lazy import jax
-from bayescal._core.progress import Progress
-from bayescal._core.threads import core_count
 from bayescal.sweeps._block import SIZE, Result, Task, key_data, run_block
 from bayescal.sweeps._cells import Cell, describe, digest_of
 from bayescal.sweeps._methods import Recipe

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.keys import Seed, as_key
+from bayescal._core.display.progress import Progress, showing
 from bayescal._core.keywords import other_words
 from bayescal._core.lazy import jax
-from bayescal._core.progress import Progress, showing
+from bayescal._core.random.keys import Seed, as_key
 from bayescal.data.checks import check_count, check_names
 from bayescal.metrics.registry import Choices, choose_metrics
 from bayescal.models import Prior

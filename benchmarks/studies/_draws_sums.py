@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.precision import float64
+from bayescal._core.execution.precision import float64
 from benchmarks.studies._known_truth import loss_at_nodes
 
 #: Number of draws that are processed together.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.optimize import Status
+from bayescal._core.minimization.optimize import Status
 from bayescal.datasets.synthetic import bayes_optimal_log_loss
 from benchmarks.studies._published_synthetic import impossible, published_of
 from benchmarks.studies._rankings import Ranking, ranking

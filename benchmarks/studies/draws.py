@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayescal import inference, posterior
-from bayescal._core.keys import as_key
-from bayescal._core.precision import float64
+from bayescal._core.execution.precision import float64
+from bayescal._core.random.keys import as_key
 from bayescal.data.checks import check_count
 from bayescal.datasets import synthetic
 from bayescal.inference.integrators.sobol import Sobol

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal._core.keys import as_key
+from bayescal._core.random.keys import as_key
 from bayescal.data.checks import check_count
 from bayescal.sweeps._methods import as_recipes
 from bayescal.sweeps._run import Run

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import bayescal as bc
-from bayescal._core.keys import as_key
-from bayescal._core.precision import float64
+from bayescal._core.execution.precision import float64
+from bayescal._core.random.keys import as_key
 from benchmarks.studies import draws
 from benchmarks.studies._draws_sums import by_size
 from benchmarks.studies._known_truth import loss_at_nodes

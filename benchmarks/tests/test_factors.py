@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import bayescal as bc
-from bayescal._core.precision import float64
+from bayescal._core.execution.precision import float64
 from benchmarks.studies import factors
 
 GRID = np.linspace(-12, 12, 4001)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayescal._core.keys import as_key
+from bayescal._core.random.keys import as_key
 from bayescal.sweeps import _block, _run
 from benchmarks.studies import synthetic
 from benchmarks.studies._published_synthetic import TABLE_6, impossible

@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 import bayescal as bc
 from bayescal._core.arrays import accelerated
-from bayescal._core.precision import float64
+from bayescal._core.execution.precision import float64
 from bayescal.calibrators import auto
 from bayescal.calibrators.binary import histogram
 from bayescal.calibrators.multiclass import scale

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayescal._core.precision import float64
+from bayescal._core.execution.precision import float64
 from bayescal.calibrators.neighborhood import attention
 from bayescal.calibrators.neighborhood.attention import Keys, attend, attend_and_sum, prepare_keys
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import bayescal as bc
-from bayescal._core.precision import float64
+from bayescal._core.execution.precision import float64
 from tests.calibrators.cases import DEFAULTS, Case, each
 from tests.calibrators.test_contract import data_of, fitted_of
 from tests.calibrators.test_function import combined_calibrators

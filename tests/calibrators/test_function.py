@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 
 import bayescal as bc
 from bayescal import SamplingWarning
-from bayescal._core.precision import float64
+from bayescal._core.execution.precision import float64
 from tests.calibrators.cases import CASES, DEFAULTS, Array, Case, each
 from tests.calibrators.test_contract import data_of, fitted_of, quietly_fit
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 
 from bayescal.calibrators import CenteredIsotonic, Isotonic
-from bayescal.calibrators.binary.pooling import MonotoneCalibrator, interpolate, pool
+from bayescal.calibrators.binary.monotone.pooling import MonotoneCalibrator, interpolate, pool
 from bayescal.data.order import ranking as _ranking
 from bayescal.data.rows import Rows
 from tests.calibrators.hostile import HUGE, SCORES

@@ -7,7 +7,7 @@ import pytest
 from scipy import optimize
 from scipy.special import log_softmax, softmax
 
-from bayescal._core.optimize import Status
+from bayescal._core.minimization.optimize import Status
 from bayescal.calibrators import Dirichlet, Matrix, StructuredMatrix, StructuredVector, Vector
 from bayescal.calibrators.multiclass.linear import LinearCalibrator
 from bayescal.calibrators.multiclass.matrix import OFF_DIAGONALS

@@ -19,7 +19,7 @@ from scipy.special import log_softmax
 
 import bayescal as bc
 from bayescal import SamplingWarning
-from bayescal._core.precision import float64
+from bayescal._core.execution.precision import float64
 from tests.calibrators.cases import DEFAULTS
 
 Array = np.ndarray

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayescal import metrics
+from bayescal._core.minimization.optimize import Status
 from bayescal._core.numerics import log_softmax, softmax
-from bayescal._core.optimize import Status
 from bayescal.calibrators import OrderPreserving, Temperature
 from bayescal.calibrators.multiclass.order_preserving import network
 from bayescal.calibrators.multiclass.order_preserving.network import Family, Nets

@@ -14,8 +14,8 @@ from scipy.special import expit, logit
 from sklearn.base import clone
 
 import bayescal as bc
+from bayescal._core.minimization.optimize import Status
 from bayescal._core.numerics import sigmoid
-from bayescal._core.optimize import Status
 from bayescal.calibrators import Beta, Logistic, Quadratic, Temperature
 from bayescal.calibrators.base.table import look_up, tabulate
 from bayescal.calibrators.binary import log_odds

@@ -10,7 +10,7 @@ from numpyro.diagnostics import effective_sample_size
 from scipy import integrate, optimize, stats
 from scipy.special import expit, logit
 
-from bayescal._core.optimize import Status
+from bayescal._core.minimization.optimize import Status
 from bayescal.calibrators.binary import log_odds as _log_odds
 from bayescal.calibrators.binary.spline import calibrator as spline_module
 from bayescal.calibrators.binary.spline import points as _spline_points

@@ -9,7 +9,7 @@ from scipy import optimize
 from scipy.special import logsumexp, softmax
 
 from bayescal import metrics
-from bayescal._core.optimize import Status
+from bayescal._core.minimization.optimize import Status
 from bayescal.calibrators import EnsembleTemperature, Temperature
 from bayescal.calibrators.base.parametric import Inference
 from bayescal.calibrators.multiclass.binwise import best_inverse_temperature, equal_mass_error

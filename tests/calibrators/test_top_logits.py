@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import bayescal as bc
-from bayescal._core.precision import float64
+from bayescal._core.execution.precision import float64
 from bayescal.data.labels import read_labels
 from tests.calibrators.cases import DEFAULTS, Array, Case, each
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
-from bayescal.calibrators.binary.venn_abers import VennAbers
+from bayescal.calibrators.binary.monotone.venn_abers import VennAbers
 from bayescal.data.rows import Rows
 from tests.calibrators.hostile import HUGE, SCORES
 

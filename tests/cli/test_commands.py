@@ -16,7 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 import bayescal
-from bayescal.cli import _append, app
+from bayescal.cli import app
+from bayescal.cli.tables import append as _append
 
 PRIOR = "gaussian:mu0=uniform(-2.5,0),mu1=uniform(0,2.5),sigma=1"
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 import bayescal as bc
 from bayescal import metrics
-from bayescal.cli import _demo, app
+from bayescal.cli import app
+from bayescal.cli.commands import demo as _demo
 
 
 def test_demo_prints_the_metrics_and_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 import bayescal
 from bayescal.cli import app
-from bayescal.cli._columns import by_name, split_names
+from bayescal.cli.tables.columns import by_name, split_names
 
 NAMES = ("ash", "birch", "cedar")
 
@@ -331,7 +331,7 @@ def test_rows_of_a_group_are_dependent(folder: Path, monkeypatch: pytest.MonkeyP
     expected = bayescal.metrics.interval("ece", p, y, groups=groups, replicates=20, bins=15)
     for large in (False, True):
         if large:
-            monkeypatch.setattr("bayescal.cli._streams.LARGE", 10)
+            monkeypatch.setattr("bayescal.cli.tables.streams.LARGE", 10)
         actual = run_json("d.csv", "--label", "y", "--groups", "race")
         assert actual["groups"] == 20
         assert actual["models"]["p"]["metrics"]["ECE"]["upper"] == pytest.approx(expected.upper)
@@ -347,7 +347,7 @@ def test_subgroups(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = bayescal.metrics.log_loss(p[40:], y[40:])
     for large in (False, True):
         if large:
-            monkeypatch.setattr("bayescal.cli._streams.LARGE", 10)
+            monkeypatch.setattr("bayescal.cli.tables.streams.LARGE", 10)
         part = run_json(*how)["subgroups"]["race 1"]
         assert part["models"]["p"]["metrics"]["log loss"]["value"] == pytest.approx(expected)
     printed = run(*how, "--html", "page.html").stdout
@@ -378,7 +378,7 @@ def test_a_calibrator_is_compared_with_its_columns(
     expected = bayescal.metrics.log_loss(fitted.predict_proba(s[40:]), labels[40:])
     for large in (False, True):
         if large:
-            monkeypatch.setattr("bayescal.cli._streams.LARGE", 10)
+            monkeypatch.setattr("bayescal.cli.tables.streams.LARGE", 10)
         actual = losses(run_json("test.csv", *CALIBRATED))
         assert [*actual] == (["calibrated"] if inputs == "scores" else ["raw", "calibrated"])
         assert actual["calibrated"] == pytest.approx(expected, rel=1e-6)

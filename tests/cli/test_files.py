@@ -14,8 +14,9 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from bayescal.cli import _cells, _files
 from bayescal.cli._errors import CommandError
+from bayescal.cli.tables import cells as _cells
+from bayescal.cli.tables import files as _files
 
 
 @pytest.fixture

@@ -21,10 +21,12 @@ from typer.testing import CliRunner
 
 import bayescal as bc
 from bayescal.calibrators.names import calibrator_names
-from bayescal.cli import _files, _streams, app
-from bayescal.cli._columns import find_classes
-from bayescal.cli._json_lines import with_members
-from bayescal.cli._streams import open_rows
+from bayescal.cli import app
+from bayescal.cli.tables import files as _files
+from bayescal.cli.tables import streams as _streams
+from bayescal.cli.tables.columns import find_classes
+from bayescal.cli.tables.json_lines import with_members
+from bayescal.cli.tables.streams import open_rows
 
 pyarrow = pytest.importorskip("pyarrow")
 feather = pytest.importorskip("pyarrow.feather")

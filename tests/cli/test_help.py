@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from bayescal.calibrators.names import calibrator_names
 from bayescal.cli import _COMMANDS, app
-from bayescal.cli._calibrate import _check_method
 from bayescal.cli._errors import CommandError
+from bayescal.cli.commands.calibrate import _check_method
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = "arviz jax matplotlib numpyro pandas pyarrow scipy sklearn".split()
@@ -44,7 +44,7 @@ def examples(command: str) -> list[str]:
 @pytest.mark.parametrize("command", _COMMANDS)
 def test_list_of_commands_says_what_they_say(command: str) -> None:
     target, line = _COMMANDS[command]
-    module, function = target.split(".")
+    module, _, function = target.rpartition(".")
     callback = getattr(import_module(f"bayescal.cli.{module}"), function)
     assert line == inspect.getdoc(callback).splitlines()[0]
     output = " ".join(CliRunner().invoke(app, ["--help"]).stdout.replace("│", "").split())

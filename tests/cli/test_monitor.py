@@ -12,7 +12,8 @@ from scipy.special import expit, softmax
 from typer.testing import CliRunner, Result
 
 import bayescal as bc
-from bayescal.cli import _streams, app
+from bayescal.cli import app
+from bayescal.cli.tables import streams as _streams
 from tests.cli.printed import check_error
 
 ALARM = 3

@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 
 from bayescal.cli._errors import CommandError
-from bayescal.cli._prior_syntax import parse_prior
+from bayescal.cli.priors.syntax import parse_prior
 from bayescal.models import Prior
 
 

@@ -19,8 +19,10 @@ import pytest
 from typer.testing import CliRunner
 
 import bayescal as bc
-from bayescal.cli import _errors, _labeled, _streams, app
-from bayescal.cli._streams import open_rows
+from bayescal.cli import _errors, app
+from bayescal.cli.tables import labeled as _labeled
+from bayescal.cli.tables import streams as _streams
+from bayescal.cli.tables.streams import open_rows
 from tests.cli.printed import check_error
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -466,7 +468,7 @@ def test_progress_is_a_bar_on_a_terminal(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_column_that_is_no_label_does_not_fill_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bayescal.cli._labeled._MAX_LABELS", 100)
+    monkeypatch.setattr("bayescal.cli.tables.labeled._MAX_LABELS", 100)
     file = write(tmp_path / "cal.csv", make_columns())
     line = ["fit", str(file), "--label", "p", "--out", str(tmp_path / "m.npz")]
     check_error(line, "column 'p' must hold labels, got more than 100 different ones")
@@ -477,7 +479,8 @@ import sys
 from functools import cache
 from pathlib import Path
 from bayescal.data.blocks import reader as _rows
-from bayescal.cli import _streams, app
+from bayescal.cli import app
+from bayescal.cli.tables import streams as _streams
 
 _streams.LARGE = _streams.BYTES = 1 << 18
 _streams.ROWS, _rows._SAMPLE = 1 << 13, 1 << 12

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import pytest
 
-from bayescal._core import hosts
+from bayescal._core.execution import hosts
 
 PROCESSES = 3
 

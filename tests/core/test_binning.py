@@ -9,7 +9,7 @@ import pytest
 
 from bayescal import metrics
 from bayescal._core.binning import equal_width_cell
-from bayescal._core.precision import float64
+from bayescal._core.execution.precision import float64
 
 KINDS = [np.float64, np.float32]
 NARROW = [np.float32, np.float16, jnp.bfloat16]

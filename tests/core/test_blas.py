@@ -10,7 +10,7 @@ PROGRAM = """
 import threading
 import numpy
 from threadpoolctl import ThreadpoolController
-from bayescal._core.blas import single_threaded_blas, threads_of_blas
+from bayescal._core.execution.blas import single_threaded_blas, threads_of_blas
 
 def threads():
     return [each["num_threads"] for each in ThreadpoolController().select(user_api="blas").info()]

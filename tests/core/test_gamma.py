@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayescal._core.gamma import log_gamma
+from bayescal._core.random.gamma import log_gamma
 
 N = 20_000
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from bayescal._core import hosts
+from bayescal._core.execution import hosts
 from tests.core.processes import PROCESSES, run_together
 
 

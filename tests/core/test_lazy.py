@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayescal._core import lazy, structure, threads
+from bayescal._core import lazy
+from bayescal._core.execution import structure, threads
 
 
 @pytest.fixture

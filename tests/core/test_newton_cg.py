@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayescal._core.newton_cg import conjugate_gradients
+from bayescal._core.minimization.newton_cg import conjugate_gradients
 
 
 @pytest.mark.parametrize("xp", [np, jnp])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
-from bayescal._core.nuts import run_chains
+from bayescal._core.random.nuts import run_chains
 
 MEAN = np.array([0.5, -1.0])
 COVARIANCE = np.array([[1.0, 0.6], [0.6, 2.0]])

@@ -11,7 +11,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
-from bayescal._core.optimize import (
+from bayescal._core.minimization.optimize import (
     Quadratic,
     Status,
     iterate,

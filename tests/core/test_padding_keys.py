@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayescal._core.keys import as_key, repeat_key, seed_of
-from bayescal._core.padding import pad_axis, padded_length
+from bayescal._core.execution.padding import pad_axis, padded_length
+from bayescal._core.random.keys import as_key, repeat_key, seed_of
 
 # --- padding ------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bayescal._core.tables import TextTable, html_table, p_value
+from bayescal._core.display.tables import TextTable, html_table, p_value
 
 
 def test_table_of_facts() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM = """
 import sys, jax, numpy as np, numpyro.distributions as dist, bayescal as bc
-from bayescal._core.precision import float64
+from bayescal._core.execution.precision import float64
 from bayescal.inference.engine.condition import _weigh_all
 rng = np.random.default_rng(0)
 x = rng.normal(size=(20, 20))

@@ -17,8 +17,8 @@ import numpyro.distributions as dist
 import pytest
 
 import bayescal as bc
-from bayescal._core.keys import as_key
-from bayescal._core.precision import float64
+from bayescal._core.execution.precision import float64
+from bayescal._core.random.keys import as_key
 from bayescal.inference.engine.condition import select
 
 #: Start a computation of two processes if an address and a process number are given.
@@ -29,7 +29,7 @@ if len(sys.argv) > 2:
 alone = len(sys.argv) == 2
 assert jax.local_device_count() == (1 if alone else 2)
 import numpy as np, numpyro.distributions as dist, bayescal as bc
-from bayescal._core.precision import float64
+from bayescal._core.execution.precision import float64
 prior = bc.GaussianPrior(mu0=dist.Uniform(-2.5, 0), mu1=dist.Uniform(0, 2.5), sigma=1.0)
 rng = np.random.default_rng(0)
 x = rng.normal(size=(13, 20))

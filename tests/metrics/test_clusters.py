@@ -13,7 +13,7 @@ from scipy.special import expit
 
 import bayescal as bc
 from bayescal import metrics
-from bayescal._core.keys import generator
+from bayescal._core.random.keys import generator
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.predictions import Reading
 from bayescal.metrics.registry import METRICS

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from bayescal import Blocks, metrics
-from bayescal._core.precision import float64
+from bayescal._core.execution.precision import float64
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.order import equal_mass, ranking
 from bayescal.metrics.calibration.debiased import make_debiased

@@ -39,7 +39,7 @@ def test_autograd(case: Case) -> None:
     """Compare with JAX gradients."""
     import jax
 
-    from bayescal._core.precision import float64
+    from bayescal._core.execution.precision import float64
 
     f, at = fitted_of(case).as_function(), new_scores(case)[5:9]
     with float64():

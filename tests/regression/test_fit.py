@@ -15,7 +15,7 @@ from scipy import optimize, stats
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from bayescal._core.optimize import Status
+from bayescal._core.minimization.optimize import Status
 from bayescal.regression.binary.fit import Fit, fit_many, fit_single
 from bayescal.regression.binary.objective import Prior, Regression
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 from scipy.special import expit
 
-from bayescal._core.optimize import Minimum, Status
+from bayescal._core.minimization.optimize import Minimum, Status
 from bayescal.data.rows import Rows
 from bayescal.regression.binary.blocks import fit_binary
 from bayescal.regression.binary.fit import Fit, fit_many, fit_single

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from bayescal._core.optimize import Status, newton_on_host
+from bayescal._core.minimization.optimize import Status, newton_on_host
 from bayescal.regression.binary import choose as cross_validation
 from bayescal.regression.binary import host
 from bayescal.regression.binary.choose import Grid, choose_on_host

@@ -19,9 +19,9 @@ from scipy import stats
 from scipy.special import expit
 
 import bayescal as bc
-from bayescal._core import nuts
-from bayescal._core.optimize import Status
-from bayescal._core.precision import float64
+from bayescal._core.execution.precision import float64
+from bayescal._core.minimization.optimize import Status
+from bayescal._core.random import nuts
 from bayescal.regression.binary import posterior
 from bayescal.regression.binary.fit import fit_many, fit_single
 from bayescal.regression.binary.objective import Prior, Regression

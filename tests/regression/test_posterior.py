@@ -11,7 +11,7 @@ from numpyro.diagnostics import effective_sample_size
 from scipy import optimize, stats
 from scipy.special import expit
 
-from bayescal._core.optimize import Status
+from bayescal._core.minimization.optimize import Status
 from bayescal.regression import draws as tempered
 from bayescal.regression.binary.compress import NODES, compress
 from bayescal.regression.binary.objective import BinaryDesign, Prior

@@ -9,7 +9,7 @@ from scipy import optimize
 from scipy.special import log_softmax, logsumexp, softmax
 
 import bayescal as bc
-from bayescal._core.optimize import Status
+from bayescal._core.minimization.optimize import Status
 from bayescal.regression.softmax import fit as softmax_fit
 from bayescal.regression.softmax import precondition
 from bayescal.regression.softmax.choose import _side_by_side, out_of_fold_losses

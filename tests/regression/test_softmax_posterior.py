@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from bayescal._core.optimize import Status
+from bayescal._core.minimization.optimize import Status
 from bayescal.regression.softmax import posterior as softmax_posterior
 from bayescal.regression.softmax.objective import Design, full_hessian, logit_update, split
 from tests.regression.problems import KINDS, make_design, size

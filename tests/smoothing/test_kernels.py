@@ -15,7 +15,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayescal._core import chunks
+from bayescal._core.execution import chunks
 from bayescal.smoothing import _kernels as kernels
 
 

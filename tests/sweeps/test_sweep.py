@@ -15,8 +15,8 @@ import pytest
 import xarray as xr
 
 import bayescal as bc
-from bayescal._core.keys import as_key
-from bayescal._core.precision import float64
+from bayescal._core.execution.precision import float64
+from bayescal._core.random.keys import as_key
 from bayescal.datasets import synthetic
 from bayescal.regression.binary.fit import fit_many
 from bayescal.sweeps import _run

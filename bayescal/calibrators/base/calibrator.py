@@ -15,12 +15,12 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, UserData, XArray
-from bayescal._core.blas import threads_of_blas
-from bayescal._core.keys import seed_of
+from bayescal._core.execution.blas import threads_of_blas
+from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax
+from bayescal._core.minimization.optimize import Status
 from bayescal._core.numerics import ignoring_underflow
-from bayescal._core.optimize import Status
-from bayescal._core.precision import float64
+from bayescal._core.random.keys import seed_of
 from bayescal.calibrators.base.dispatch import as_fitted
 from bayescal.calibrators.base.draws import map_rows
 from bayescal.calibrators.base.estimator import Estimator, check_fitted

@@ -20,7 +20,7 @@ from bayescal._core.arrays import (
     on_host,
     wide,
 )
-from bayescal._core.chunks import even_block, slices
+from bayescal._core.execution.chunks import even_block, slices
 from bayescal._core.lazy import jax
 from bayescal._core.numerics import normal_cdf, sigmoid
 

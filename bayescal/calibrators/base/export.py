@@ -12,9 +12,9 @@ from typing import Literal
 import numpy as np
 
 from bayescal._core.arrays import AnyModel
+from bayescal._core.execution.precision import float64
 from bayescal._core.files import write_atomically
 from bayescal._core.lazy import jax
-from bayescal._core.precision import float64
 from bayescal.calibrators.base.function import PredictFunction
 from bayescal.data.checks import check_choice
 from bayescal.data.label_names import label_list

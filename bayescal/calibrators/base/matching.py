@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, to_host
-from bayescal._core.chunks import slices
+from bayescal._core.execution.chunks import slices
 from bayescal.data.history import History
 from bayescal.data.rows import Rows, Source, Sums
 

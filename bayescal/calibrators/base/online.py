@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.base import clone
 
 from bayescal._core.arrays import AnyModel, ArrayLike, to_host
+from bayescal._core.minimization.optimize import Status
 from bayescal._core.numerics import ignoring_underflow
-from bayescal._core.optimize import Status
 from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.calibrators.base.dispatch import as_fitted
 from bayescal.calibrators.base.matching import Stages, match_gradients

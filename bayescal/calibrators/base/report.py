@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, Array, X, XArray, namespace, on_host
+from bayescal._core.display.tables import html_table
 from bayescal._core.numerics import FLOOR, ignoring_underflow, log_softmax
-from bayescal._core.tables import html_table
 from bayescal.calibrators.base.draws import row_blocks
 from bayescal.data.scores import Inputs, convert
 

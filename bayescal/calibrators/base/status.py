@@ -5,7 +5,7 @@ from __future__ import annotations
 from sklearn.exceptions import ConvergenceWarning
 
 from bayescal._core.arrays import AnyModel
-from bayescal._core.optimize import Status
+from bayescal._core.minimization.optimize import Status
 from bayescal._core.warnings import warn
 
 _SEPARATED = (

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, ArrayT, XArray, matmul, namespace, on_host
-from bayescal._core.chunks import slices
+from bayescal._core.execution.chunks import slices
+from bayescal._core.minimization.optimize import Minimum, Status
 from bayescal._core.numerics import sigmoids
-from bayescal._core.optimize import Minimum, Status
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.base.draws import ends_of_log_odds, over_draws
 from bayescal.calibrators.base.parametric import ParametricCalibrator

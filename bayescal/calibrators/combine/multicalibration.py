@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.binning import equal_width_cell
 from bayescal._core.keywords import AcceptsOtherWords
+from bayescal._core.minimization.optimize import Status
 from bayescal._core.numerics import find_root, ignoring_underflow, sigmoid
-from bayescal._core.optimize import Status
 from bayescal.calibrators.base.dispatch import published_at_once
 from bayescal.calibrators.base.status import keep_status
 from bayescal.data.checks import check_count, check_real

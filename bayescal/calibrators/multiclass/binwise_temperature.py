@@ -9,8 +9,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, namespace
+from bayescal._core.minimization.optimize import Status
 from bayescal._core.numerics import differences, find_root
-from bayescal._core.optimize import Status
 from bayescal.calibrators.base.calibrator import Calibrator, Keeps, State
 from bayescal.calibrators.multiclass.binwise import (
     BINNINGS,

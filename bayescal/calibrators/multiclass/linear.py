@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, XArray, device, matmul, namespace, on_host, wide
+from bayescal._core.minimization.optimize import Minimum, Status
 from bayescal._core.numerics import scaled_softmax, softmax, unit_of
-from bayescal._core.optimize import Minimum, Status
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.base.matching import Stages
 from bayescal.calibrators.base.online import OnlineCalibrator

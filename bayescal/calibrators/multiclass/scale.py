@@ -11,8 +11,8 @@ import numpy as np
 from bayescal._core import numerics
 from bayescal._core.arrays import Array, namespace, on_host
 from bayescal._core.lazy import jax, jnp
+from bayescal._core.minimization.optimize import IntervalMinimum, Status, newton_on_interval
 from bayescal._core.numerics import unit_of
-from bayescal._core.optimize import IntervalMinimum, Status, newton_on_interval
 from bayescal.data.rows import Rows, Source, Sums
 from bayescal.regression.binary.posterior import sample_whitened
 from bayescal.regression.draws import Draws, one_chain

@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bayescal._core.arrays import AnyArray, Array, Arrays, namespace
-from bayescal._core.chunks import block_elements, even_block, points_per_chunk
+from bayescal._core.execution.chunks import block_elements, even_block, points_per_chunk
+from bayescal._core.execution.padding import padded_length
+from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import subtract_maximum
-from bayescal._core.padding import padded_length
-from bayescal._core.precision import float64
 from bayescal._core.shapes import Float, Int
 
 #: The process in which JAX has threads. Forked children lack them, so programs would hang.

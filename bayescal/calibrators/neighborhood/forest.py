@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, XArray, device, namespace, on_host, take_in_rows
-from bayescal._core.chunks import slices
+from bayescal._core.execution.chunks import slices
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.neighborhood import trees as _trees
 from bayescal.calibrators.neighborhood.base import (

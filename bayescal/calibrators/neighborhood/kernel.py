@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, Array, XArray, matmul, namespace, on_host
-from bayescal._core.chunks import slices
+from bayescal._core.execution.chunks import slices
 from bayescal._core.lazy import jax, jnp, special
 from bayescal._core.numerics import softmax
 from bayescal.calibrators.base.calibrator import State

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, XArray, matmul, namespace, take_in_rows
-from bayescal._core.chunks import slices
+from bayescal._core.execution.chunks import slices
 
 #: Number of closenesses in memory at once: 32 MiB.
 _ELEMENTS = 1 << 22

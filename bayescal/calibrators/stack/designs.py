@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.optimize import run_together
+from bayescal._core.minimization.optimize import run_together
 from bayescal._core.shapes import Int
 from bayescal.calibrators.multiclass.basis import Basis
 from bayescal.calibrators.multiclass.members import Layout, Member

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from bayescal._core.arrays import AnyArray, Array, XArray, namespace
-from bayescal._core.blas import single_threaded_blas
+from bayescal._core.execution.blas import single_threaded_blas
 from bayescal._core.numerics import softmax
 from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.multiclass.basis import Dimensions

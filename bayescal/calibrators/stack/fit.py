@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, XArray, namespace, on_host
-from bayescal._core.blas import single_threaded_blas
+from bayescal._core.execution.blas import single_threaded_blas
+from bayescal._core.execution.threads import Map, in_turn, threads
+from bayescal._core.minimization.optimize import Status, newton_on_interval
 from bayescal._core.numerics import differences, softmax
-from bayescal._core.optimize import Status, newton_on_interval
 from bayescal._core.shapes import Float, Int
-from bayescal._core.threads import Map, in_turn, threads
 from bayescal.calibrators.base.draws import row_blocks
 from bayescal.calibrators.multiclass.basis import (
     Basis,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, on_host
+from bayescal._core.execution.threads import threads
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import log_softmax
 from bayescal._core.shapes import Float, Int
-from bayescal._core.threads import threads
 from bayescal.calibrators.base.draws import row_blocks
 from bayescal.calibrators.stack.kernels import SMALL
 from bayescal.data.blocks.reader import rows_of_sample

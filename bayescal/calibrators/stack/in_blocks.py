@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.blas import single_threaded_blas
+from bayescal._core.execution.blas import single_threaded_blas
+from bayescal._core.execution.threads import in_turn
+from bayescal._core.minimization.optimize import run_together
 from bayescal._core.numerics import differences
-from bayescal._core.optimize import run_together
-from bayescal._core.threads import in_turn
 from bayescal.calibrators.base.draws import row_blocks
 from bayescal.calibrators.base.report import loss_moments, row_losses_of_logits
 from bayescal.calibrators.multiclass.members import Member

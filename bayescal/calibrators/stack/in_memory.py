@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from bayescal._core.optimize import run_together
-from bayescal._core.threads import Map
+from bayescal._core.execution.threads import Map
+from bayescal._core.minimization.optimize import run_together
 from bayescal.calibrators.multiclass.members import Layout
 from bayescal.calibrators.stack.designs import ALL, Designs, Job, Plan
 from bayescal.calibrators.stack.kernels import (

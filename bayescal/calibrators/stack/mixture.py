@@ -9,8 +9,8 @@ import numpy as np
 
 from bayescal._core.arrays import AnyModel, Array, XArray, matmul, namespace, on_host
 from bayescal._core.lazy import jax, jnp
+from bayescal._core.minimization.optimize import Search, run_together
 from bayescal._core.numerics import log_softmax, softmax
-from bayescal._core.optimize import Search, run_together
 from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.multiclass.scale import LOG_SCALE, differences
 from bayescal.regression.binary.posterior import sample_whitened, triangle

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from bayescal._core.optimize import Search, negligible
+from bayescal._core.minimization.optimize import Search, negligible
 from bayescal.calibrators.stack.kernels import Losses
 from bayescal.calibrators.stack.metric import Metric
 

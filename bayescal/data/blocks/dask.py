@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bayescal._core.arrays import AnyModel, UserData, XArray
-from bayescal._core.blas import single_threaded_blas
+from bayescal._core.execution.blas import single_threaded_blas
 from bayescal.data.blocks.sources import (
     Block,
     Part,

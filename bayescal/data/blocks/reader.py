@@ -10,16 +10,16 @@ from typing import TypeAlias
 import numpy as np
 
 from bayescal._core.arrays import on_host
-from bayescal._core.chunks import slices
+from bayescal._core.execution.chunks import slices
 from bayescal._core.numerics import FLOOR
 from bayescal.data.blocks.stream import Block, Blocks
 from bayescal.data.checks import as_numpy
 from bayescal.data.kept_rows import KeptRows
 from bayescal.data.label_names import column_names, find_positions, in_order, of_one_kind
 from bayescal.data.labels import label_array
+from bayescal.data.language_models.top_logits import pack
 from bayescal.data.rows import Merge, Rows, Sums, add, greatest
 from bayescal.data.scores import Domain, Inputs, check_options, convert, widen
-from bayescal.data.top_logits import pack
 from bayescal.data.weights import check_weights_of
 
 #: Called with rows: scores in the domain of a calibrator, labels as positions, positive weights.

@@ -11,7 +11,7 @@ from weakref import ref
 import numpy as np
 
 from bayescal._core.arrays import UserData, XArray, on_host
-from bayescal._core.chunks import slices
+from bayescal._core.execution.chunks import slices
 from bayescal.data.blocks.checkpoint import RowsChanged, check_unchanged, fingerprint
 from bayescal.data.label_names import as_labels
 

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, UserData, on_host
-from bayescal._core.blas import single_threaded_blas
-from bayescal._core.threads import core_count
+from bayescal._core.execution.blas import single_threaded_blas
+from bayescal._core.execution.threads import core_count
 from bayescal.data.blocks.checkpoint import Checkpoint, RowsChanged, rows_of
 from bayescal.data.blocks.dask import map_chunks, of_dask, on_scheduler
 from bayescal.data.blocks.sources import Block, Source, iterated, of_array, of_arrow, read_block

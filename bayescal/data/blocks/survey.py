@@ -28,9 +28,9 @@ from bayescal.data.label_names import (
     of_one_kind,
 )
 from bayescal.data.labels import MORE, distinct, label_array
+from bayescal.data.language_models.top_logits import check_distinct, pack, unpack
 from bayescal.data.rows import Sums
 from bayescal.data.scores import LOGARITHMIC, Domain, Inputs, convert, floors, least_of_classes
-from bayescal.data.top_logits import check_distinct, pack, unpack
 from bayescal.data.weights import check_weights_of, power_of_weights
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from bayescal._core.arrays import Params
-from bayescal._core.chunks import block_elements, even_block, points_per_chunk
+from bayescal._core.execution.chunks import block_elements, even_block, points_per_chunk
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import (
     nan_to_minus_inf,

@@ -12,11 +12,11 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from bayescal._core.arrays import ArrayT, Params
-from bayescal._core.chunks import Out, block_elements, map_batch, split
+from bayescal._core.execution.chunks import Out, block_elements, map_batch, split
+from bayescal._core.execution.structure import cached_by_structure
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import effective_sample_size
 from bayescal._core.shapes import Float
-from bayescal._core.structure import cached_by_structure
 from bayescal.inference.engine.averages import Draws, log_likelihood, mean_natural, weigh
 from bayescal.inference.engine.diagnostics import largest_log_weights
 from bayescal.inference.integrators.base import Integrator, Problem

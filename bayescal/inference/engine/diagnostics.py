@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from bayescal._core.chunks import slices
+from bayescal._core.execution.chunks import slices
+from bayescal._core.execution.threads import threads
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.shapes import Float
-from bayescal._core.threads import threads
 
 _SETS_AT_ONCE = 16
 #: Products of four terms up to this do not overflow.

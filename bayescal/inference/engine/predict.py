@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.chunks import map_batch, parts_of, split
+from bayescal._core.execution.chunks import map_batch, parts_of, split
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.shapes import Float
 from bayescal.inference._class_prior import ClassProbRule

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.chunks import parts_of
-from bayescal._core.hosts import gather_rows, rows_of
+from bayescal._core.execution.chunks import parts_of
+from bayescal._core.execution.hosts import gather_rows, rows_of
+from bayescal._core.execution.padding import pad_axis
 from bayescal._core.lazy import jax
-from bayescal._core.padding import pad_axis
 from bayescal._core.shapes import Int
 from bayescal.inference.engine.condition import Setup, Summary, condition, keep_draws, select
 from bayescal.inference.integrators.base import Integrator, Problem

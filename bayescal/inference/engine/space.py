@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import Params
+from bayescal._core.execution.structure import cached_by_structure
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import nan_to_minus_inf
 from bayescal._core.shapes import Float
-from bayescal._core.structure import cached_by_structure
 from bayescal.models import Prior
 from bayescal.models.prior import Site, log_density, walk
 

@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from bayescal._core.arrays import Params
-from bayescal._core.chunks import Out, map_batch
+from bayescal._core.execution.chunks import Out, map_batch
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.shapes import Float, Int
 from bayescal.inference._class_prior import ClassPrior

@@ -9,7 +9,7 @@ import numpy as np
 
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import nan_to_minus_inf
-from bayescal._core.nuts import run_chains
+from bayescal._core.random.nuts import run_chains
 from bayescal._core.shapes import Float, Int
 from bayescal.inference.engine.averages import Draws, log_likelihood, weigh
 from bayescal.inference.engine.diagnostics import judge_chains

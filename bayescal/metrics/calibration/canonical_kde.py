@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax, jnp, special
 from bayescal._core.numerics import FLOOR, ignoring_underflow
-from bayescal._core.precision import float64
 from bayescal._core.shapes import Float, Int
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_choice, check_positive

@@ -9,9 +9,9 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, Array
-from bayescal._core.blas import single_threaded_blas
+from bayescal._core.execution.blas import single_threaded_blas
+from bayescal._core.execution.threads import threads
 from bayescal._core.shapes import Float
-from bayescal._core.threads import threads
 from bayescal.data.predictions import Predictions, as_rows
 
 #: Arrays by their axes.

@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.keys import generator
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
+from bayescal._core.random.keys import generator
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_choice, check_count
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike, UserData
-from bayescal._core.keys import generator
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow, skewed_tail
+from bayescal._core.random.keys import generator
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_count
 from bayescal.data.membership import sum_test

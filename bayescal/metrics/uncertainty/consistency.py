@@ -19,7 +19,7 @@ import numpy as np
 
 from bayescal._core.arrays import Array
 from bayescal._core.binning import MIDDLE, SINGLE, equal_width_cell, relative_cell
-from bayescal._core.keys import generator
+from bayescal._core.random.keys import generator
 from bayescal.data.predictions import EPS, Predictions
 from bayescal.metrics.sums import Metric, Piece, SumMetric
 from bayescal.metrics.uncertainty.replicates import of_factors

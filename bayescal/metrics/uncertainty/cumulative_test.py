@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple, Self
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
-from bayescal._core.keys import generator
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
+from bayescal._core.random.keys import generator
 from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_choice, check_count

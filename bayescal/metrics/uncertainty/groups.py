@@ -17,7 +17,7 @@ import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike, UserData
 from bayescal._core.binning import quantile_borders
-from bayescal._core.keys import generator
+from bayescal._core.random.keys import generator
 from bayescal.data.membership import check_clusters
 from bayescal.data.predictions import Predictions
 from bayescal.data.weights import ones

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bayescal._core.keys import generator
+from bayescal._core.random.keys import generator
 from bayescal.data.predictions import Predictions, as_rows
 from bayescal.metrics.kernels.skce import KernelError
 from bayescal.metrics.sums import DirectMetric, Metric, SumMetric, collect_many, compute

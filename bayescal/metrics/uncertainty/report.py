@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike, UserData
+from bayescal._core.display.tables import TextTable, p_value
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
-from bayescal._core.tables import TextTable, p_value
 from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_count, check_level, check_names, naming

@@ -6,10 +6,10 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from bayescal._core.chunks import slices
-from bayescal._core.directions import newton_step_on_host
-from bayescal._core.newton_cg import Curvature, Point, newton_cg
-from bayescal._core.optimize import Minimum, Quadratic, Status, newton_on_host
+from bayescal._core.execution.chunks import slices
+from bayescal._core.minimization.directions import newton_step_on_host
+from bayescal._core.minimization.newton_cg import Curvature, Point, newton_cg
+from bayescal._core.minimization.optimize import Minimum, Quadratic, Status, newton_on_host
 from bayescal._core.shapes import Bool, Float
 from bayescal.data.rows import Designs, Sums, add, greatest
 from bayescal.regression.binary.host import (

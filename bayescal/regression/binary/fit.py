@@ -8,13 +8,13 @@ from typing import Any, Generic, NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayT
-from bayescal._core.blas import threads_of_blas
-from bayescal._core.chunks import map_batch
-from bayescal._core.directions import lasso_step, newton_step
+from bayescal._core.execution.blas import threads_of_blas
+from bayescal._core.execution.chunks import map_batch
+from bayescal._core.execution.padding import pad_axis, padded_length
+from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax, jnp
-from bayescal._core.optimize import Minimum, Quadratic, newton
-from bayescal._core.padding import pad_axis, padded_length
-from bayescal._core.precision import float64
+from bayescal._core.minimization.directions import lasso_step, newton_step
+from bayescal._core.minimization.optimize import Minimum, Quadratic, newton
 from bayescal._core.shapes import Float
 from bayescal.regression.binary.host import MANY, fit_on_host
 from bayescal.regression.binary.objective import (
@@ -44,7 +44,7 @@ class Fit(NamedTuple, Generic[ArrayT]):
     #: The objective: weighted cross-entropy to the targets, in nats, plus the penalty.
     value: Float[ArrayT, " fits"]
     iterations: Array | int
-    #: A value of ``bayescal._core.optimize.Status``.
+    #: A value of ``bayescal._core.minimization.optimize.Status``.
     status: Array | int
 
 

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bayescal._core.directions import newton_step_on_host
-from bayescal._core.optimize import Minimum, Quadratic, Status, newton_on_host
+from bayescal._core.minimization.directions import newton_step_on_host
+from bayescal._core.minimization.optimize import Minimum, Quadratic, Status, newton_on_host
 from bayescal._core.shapes import Float
 from bayescal.regression.binary.lasso import lasso_step_on_host
 from bayescal.regression.binary.objective import (

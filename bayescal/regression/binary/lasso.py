@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bayescal._core.directions import Direction
+from bayescal._core.minimization.directions import Direction
 from bayescal._core.shapes import Bool, Float
 
 #: Relative excess of a slope at zero over the strength that counts as rounding.
@@ -17,8 +17,9 @@ _EPS = np.finfo(float).eps
 def lasso_step_on_host(strength: Float[np.ndarray, " parameters"]) -> Direction:
     """Minimize a quadratic model plus ``sum(strength * |x|)`` exactly, by an active set.
 
-    It replaces ``bayescal._core.directions.lasso_step``, whose coordinate descent is slow if
-    columns are nearly dependent: here every move solves linear equations, and few are needed.
+    It replaces ``lasso_step`` of ``bayescal._core.minimization.directions``, whose coordinate
+    descent is slow if columns are nearly dependent: here every move solves linear equations, and
+    few are needed.
     """
 
     def direction(

@@ -13,9 +13,9 @@ from typing import Generic, NamedTuple, Protocol, TypeAlias, cast
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayT
-from bayescal._core.chunks import slices
+from bayescal._core.execution.chunks import slices
 from bayescal._core.lazy import jax, jnp
-from bayescal._core.optimize import Quadratic
+from bayescal._core.minimization.optimize import Quadratic
 from bayescal._core.shapes import Float, Shaped
 
 #: Size of features below which they count as zero.

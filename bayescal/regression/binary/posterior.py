@@ -13,11 +13,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from bayescal._core.arrays import Array
+from bayescal._core.execution.padding import pad_axis, padded_length
+from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax, jnp
-from bayescal._core.nuts import run_chains
-from bayescal._core.optimize import Minimum, Quadratic, newton_on_host
-from bayescal._core.padding import pad_axis, padded_length
-from bayescal._core.precision import float64
+from bayescal._core.minimization.optimize import Minimum, Quadratic, newton_on_host
+from bayescal._core.random.nuts import run_chains
 from bayescal._core.shapes import Float
 from bayescal.regression.binary.compress import NODES, compress
 from bayescal.regression.binary.objective import (

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.optimize import Status, iterate
+from bayescal._core.minimization.optimize import Status, iterate
 from bayescal._core.shapes import Float
 from bayescal.regression.binary.objective import row_terms
 

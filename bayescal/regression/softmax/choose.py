@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import log_softmax
-from bayescal._core.precision import float64
 from bayescal._core.shapes import Bool, Float, Int
 from bayescal.regression.softmax.fit import fit_many, fit_on_host
 from bayescal.regression.softmax.objective import Design, logit_update

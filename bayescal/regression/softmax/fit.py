@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from bayescal._core.arrays import ArrayT, on_host
-from bayescal._core.blas import single_threaded_blas
+from bayescal._core.execution.blas import single_threaded_blas
+from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax, jnp
-from bayescal._core.newton_cg import Curvature, Point, newton_cg
-from bayescal._core.optimize import Minimum
-from bayescal._core.precision import float64
+from bayescal._core.minimization.newton_cg import Curvature, Point, newton_cg
+from bayescal._core.minimization.optimize import Minimum
 from bayescal._core.shapes import Bool, Float
 from bayescal.regression.softmax.objective import (
     Design,

@@ -13,11 +13,11 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, ArrayT, matmul, namespace
-from bayescal._core.chunks import slices
+from bayescal._core.execution.chunks import slices
+from bayescal._core.execution.threads import core_count
 from bayescal._core.lazy import jax, jnp
-from bayescal._core.newton_cg import Point
+from bayescal._core.minimization.newton_cg import Point
 from bayescal._core.shapes import Float, Shaped
-from bayescal._core.threads import core_count
 
 #: Elements of a block of rows on the host, which fits in the processor's cache, with one thread and
 #: with several: threads whose blocks are small wait for one another.

@@ -6,10 +6,10 @@ from functools import partial
 
 import numpy as np
 
-from bayescal._core.blas import single_threaded_blas
+from bayescal._core.execution.blas import single_threaded_blas
+from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax, jnp
-from bayescal._core.newton_cg import conjugate_gradients
-from bayescal._core.precision import float64
+from bayescal._core.minimization.newton_cg import conjugate_gradients
 from bayescal._core.shapes import Float
 from bayescal.regression.binary.posterior import sample_whitened, triangle
 from bayescal.regression.draws import Draws, one_chain, tempered_draws

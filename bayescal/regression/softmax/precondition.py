@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, cast
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayT
-from bayescal._core.chunks import slices
+from bayescal._core.execution.chunks import slices
 from bayescal._core.lazy import jnp
 from bayescal._core.shapes import Float
 from bayescal.regression.softmax.objective import (

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from bayescal._core.precision import default_dtype
+from bayescal._core.execution.precision import default_dtype
 
 _MOMENTUM, _EPSILON = 0.9, 1e-5
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from flax import nnx
 
-from bayescal._core.precision import default_dtype
+from bayescal._core.execution.precision import default_dtype
 from bayescal.data.checks import check_count
 from benchmarks.studies.training._blocks import (
     BatchNorm,

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from bayescal._core.precision import default_dtype
+from bayescal._core.execution.precision import default_dtype
 from bayescal.data.checks import check_choice
 
 MOMENTUM, WEIGHT_DECAY = 0.9, 1e-4

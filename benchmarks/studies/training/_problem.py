@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayescal._core.precision import default_dtype
+from bayescal._core.execution.precision import default_dtype
 from bayescal.data.checks import as_numpy, check_finite, check_labels
 
 FIELDS = ("train_inputs", "train_labels", "validation_inputs", "validation_labels")

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 from flax import nnx
 
-from bayescal._core.precision import default_dtype
+from bayescal._core.execution.precision import default_dtype
 from benchmarks.studies.training._problem import Extras, Runs, Shared, join, normalize
 
 RUNNING, STOPPED, DIVERGED = 0, 1, 2

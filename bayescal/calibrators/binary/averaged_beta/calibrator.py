@@ -12,9 +12,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import AnyArray, Array, UserData, XArray, matmul, namespace, on_host
-from bayescal._core.blas import single_threaded_blas
+from bayescal._core.execution.blas import single_threaded_blas
+from bayescal._core.minimization.optimize import Status
 from bayescal._core.numerics import FLOOR, clip, ignoring_underflow, sigmoid, sigmoids
-from bayescal._core.optimize import Status
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.base.draws import map_rows, mixture_quantile
 from bayescal.calibrators.base.online import OnlineCalibrator

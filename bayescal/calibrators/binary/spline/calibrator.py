@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, Array, UserData, XArray, namespace
-from bayescal._core.blas import single_threaded_blas
+from bayescal._core.execution.blas import single_threaded_blas
 from bayescal._core.numerics import sigmoid
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.log_odds import LogOddsCalibrator

@@ -18,7 +18,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_parameter
 
 from bayescal._core.arrays import AnyModel, ArrayLike, UserData, namespace, to_host
-from bayescal._core.progress import Progress, showing
+from bayescal._core.display.progress import Progress, showing
 from bayescal._core.warnings import warn
 from bayescal.calibrators.auto import Auto
 from bayescal.calibrators.base.calibrator import Calibrator

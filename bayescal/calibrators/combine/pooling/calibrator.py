@@ -14,10 +14,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike, UserData
-from bayescal._core.blas import single_threaded_blas
+from bayescal._core.execution.blas import single_threaded_blas
 from bayescal._core.keywords import AcceptsOtherWords
+from bayescal._core.minimization.optimize import Status
 from bayescal._core.numerics import effective_size, ignoring_underflow, sigmoid
-from bayescal._core.optimize import Status
 from bayescal._core.shapes import Float
 from bayescal.calibrators.base.dispatch import published_at_once
 from bayescal.calibrators.base.status import keep_status

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, matmul
-from bayescal._core.optimize import Status
+from bayescal._core.minimization.optimize import Status
 from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.calibrators.multiclass.decision.partition import (

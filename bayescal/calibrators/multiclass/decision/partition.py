@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, Array, XArray, device, matmul, namespace
+from bayescal._core.execution.padding import pad_axis, padded_length
+from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import softmax
-from bayescal._core.padding import pad_axis, padded_length
-from bayescal._core.precision import float64
 from bayescal._core.shapes import Float
 from bayescal.calibrators.multiclass.decision.hard_partition import hard_violation, improve
 

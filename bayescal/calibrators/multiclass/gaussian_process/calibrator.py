@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, XArray, matmul, namespace, on_host
-from bayescal._core.blas import single_threaded_blas
+from bayescal._core.execution.blas import single_threaded_blas
 from bayescal._core.numerics import softmax
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.base.draws import map_rows

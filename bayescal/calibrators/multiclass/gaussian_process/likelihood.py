@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import XArray, namespace
-from bayescal._core.chunks import slices
+from bayescal._core.execution.chunks import slices
+from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax, jnp
+from bayescal._core.minimization.optimize import Minimum, Quadratic, newton_on_host
 from bayescal._core.numerics import find_root, unit_of
-from bayescal._core.optimize import Minimum, Quadratic, newton_on_host
-from bayescal._core.precision import float64
 from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.multiclass.scale import ScaleLoss, fit_inverse
 from bayescal.data.rows import Rows

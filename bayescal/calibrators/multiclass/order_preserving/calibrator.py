@@ -8,11 +8,11 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, XArray, namespace, take_in_rows
+from bayescal._core.minimization.optimize import Status
 from bayescal._core.numerics import softplus
-from bayescal._core.optimize import Status
 from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.base.calibrator import Calibrator, Keeps, State
-from bayescal.calibrators.binary.pooling import interpolate
+from bayescal.calibrators.binary.monotone.pooling import interpolate
 from bayescal.calibrators.multiclass.binwise import softmax_below
 from bayescal.calibrators.multiclass.order_preserving import network
 from bayescal.calibrators.multiclass.order_preserving.network import Family, Nets, Parameters

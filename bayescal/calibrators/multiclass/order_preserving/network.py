@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from bayescal._core.arrays import ArrayT
+from bayescal._core.execution.padding import pad_axis, padded_length
+from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax, jnp
-from bayescal._core.padding import pad_axis, padded_length
-from bayescal._core.precision import float64
 from bayescal._core.shapes import Float, Shaped
 
 if TYPE_CHECKING:

@@ -17,8 +17,14 @@ from bayescal.data.checks import as_numpy
 from bayescal.data.given import BLOCKS
 from bayescal.data.kept_rows import KeptRows
 from bayescal.data.label_names import class_array
+from bayescal.data.language_models.top_logits import (
+    PackedRows,
+    check_distinct,
+    pack,
+    pack_anywhere,
+    parts_of,
+)
 from bayescal.data.rows import Rows, Source
-from bayescal.data.top_logits import PackedRows, check_distinct, pack, pack_anywhere, parts_of
 
 
 class TopPredictFunction(PredictFunction):

@@ -9,12 +9,17 @@ from typing import ClassVar
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, XArray
-from bayescal._core.optimize import IntervalMinimum
+from bayescal._core.minimization.optimize import IntervalMinimum
 from bayescal.calibrators.base.calibrator import Keeps, State
 from bayescal.calibrators.multiclass.scale import Columns, fit_inverse, named_inverse
 from bayescal.calibrators.multiclass.top_logits.calibrator import TopLogitsCalibrator
+from bayescal.data.language_models.top_logits import (
+    label_columns,
+    offsets,
+    top_probabilities,
+    unpack,
+)
 from bayescal.data.rows import Rows, Source
-from bayescal.data.top_logits import label_columns, offsets, top_probabilities, unpack
 
 
 @dataclass(eq=False, repr=False)

@@ -9,15 +9,21 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, Array, XArray, namespace
-from bayescal._core.newton_cg import Curvature, Point, newton_cg
+from bayescal._core.minimization.newton_cg import Curvature, Point, newton_cg
+from bayescal._core.minimization.optimize import Minimum
 from bayescal._core.numerics import softmax, unit_of
-from bayescal._core.optimize import Minimum
 from bayescal._core.shapes import Float
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.multiclass.top_logits.calibrator import TopLogitsCalibrator
 from bayescal.calibrators.multiclass.top_logits.temperature import fit_top_inverse
+from bayescal.data.language_models.top_logits import (
+    Top,
+    label_columns,
+    offsets,
+    top_probabilities,
+    unpack,
+)
 from bayescal.data.rows import Rows, Source, Sums, greatest
-from bayescal.data.top_logits import Top, label_columns, offsets, top_probabilities, unpack
 
 #: Arrays by their axes.
 Theta: TypeAlias = 'Float[np.ndarray, " parameters"]'

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import Params
+from bayescal._core.execution.structure import cached_by_structure
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import nan_to_minus_inf, normalize_log_weights
 from bayescal._core.shapes import Bool, Float, Int
-from bayescal._core.structure import cached_by_structure
 from bayescal.inference.engine.space import UNIT_RANGE, line_range, line_value
 from bayescal.inference.integrators.quadrature.window import LogDensity, at_points
 from bayescal.models import Prior

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from bayescal._core.arrays import Arrays
-from bayescal._core.chunks import Out
+from bayescal._core.execution.chunks import Out
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import effective_sample_size, normalize_log_weights
 from bayescal._core.shapes import Float

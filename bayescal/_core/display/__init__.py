@@ -1,0 +1,1 @@
+"""Tables, progress and plots of objects."""

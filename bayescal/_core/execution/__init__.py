@@ -1,0 +1,1 @@
+"""How work runs: threads, blocks, processes, precision and compilation."""

@@ -1,0 +1,1 @@
+"""Minimization of smooth functions by Newton's method."""

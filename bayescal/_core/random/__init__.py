@@ -1,0 +1,1 @@
+"""Random keys, generators, gamma variables and the no-U-turn sampler."""

@@ -1,0 +1,1 @@
+"""Calibrators that assume only that the map is monotone."""

@@ -1,0 +1,192 @@
+"""Pooling of adjacent violators, and interpolation between points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from bayescal._core.arrays import ArrayLike, XArray, namespace, on_host, search
+from bayescal.calibrators.base.calibrator import State
+from bayescal.calibrators.binary.monotone.base import OrderCalibrator
+from bayescal.calibrators.binary.monotone.posterior import draw_maps
+from bayescal.data.checks import check_choice, check_level
+from bayescal.data.order.equal_rows import is_first
+from bayescal.data.order.ranking import Groups, Ranking, equal_scores
+from bayescal.data.scores import two_columns
+
+#: Draws from which intervals are computed.
+_DRAWS = 1000
+
+
+@dataclass(eq=False, repr=False)
+class MonotoneCalibrator(OrderCalibrator):
+    """A binary calibrator that interpolates linearly between non-decreasing values."""
+
+    bounds: Literal["none", "laplace"] = "none"
+
+    thresholds_: np.ndarray = field(init=False)
+    values_: np.ndarray = field(init=False)
+
+    monotone: ClassVar[bool] = True
+    _domain = "order"
+
+    def _check_options(self) -> None:
+        check_choice(self.bounds, "bounds", ("none", "laplace"))
+
+    def _apply(self, state: State, scores: XArray) -> XArray:
+        return two_columns(interpolate(scores, state["thresholds"], state["values"]))
+
+    def predict_interval(
+        self, scores: ArrayLike, level: float = 0.9
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Compute credible intervals of the probability of the second class.
+
+        The only assumption is that the probability does not decrease with the score. About 1.5
+        n^0.4 cells of neighboring scores have Beta posteriors, whose prior counts for two rows of
+        each class in all cells together; 1,000 draws are moved to the nearest non-decreasing maps
+        (the projection posterior of Chakraborty and Ghosal 2021). Quantiles for ``level`` cover too
+        little, so the quantiles for (1 + ``level``) / 2 are used. Between two cells, an interval
+        extends from the lower end of the one to the upper end of the other. Intervals are widened
+        to contain the fitted probability.
+
+        In simulations of 10 to 5,000 rows, including tied scores, intervals of level 0.9 covered 90
+        to 99 % of rising maps and 77 to 95 % of constant maps, on average over scores. Coverage of
+        constant maps is lower at the lowest and highest scores, and coverage of all maps is lower
+        next to a jump.
+
+        Parameters
+        ----------
+        scores : array-like of shape (m,), (m, 1) or (m, 2)
+        level : float
+            Level of each interval, in (0, 1).
+
+        Returns
+        -------
+        lower, upper : arrays of shape (m,)
+
+        Raises
+        ------
+        ValueError
+            If the calibrator was loaded from a file of a version without intervals.
+        """
+        level, values = check_level(level), self._values(scores)
+        state = self.state_
+        if "cell_ends" not in state:
+            raise ValueError("the file of this calibrator has no intervals; fit it again")
+        maps = draw_maps(state["cell_counts"], _DRAWS, seed=0)
+        tail = (1 - level) / 4
+        ends = np.quantile(maps, [tail, 1 - tail], axis=0)
+        first, last = _range_of_cells(state, self.inputs == "probs")
+        below = np.maximum(np.searchsorted(first, values, "right") - 1, 0)
+        above = np.minimum(np.searchsorted(last, values), len(last) - 1)
+        probs = self._apply(state, values)[:, 1]
+        return np.minimum(ends[0, below], probs), np.maximum(ends[1, above], probs)
+
+
+def _range_of_cells(state: State, probabilities: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the smallest and the largest score that count as part of each cell (c,)."""
+    highest = state["cell_ends"]
+    lowest = state.get("cell_starts")
+    if lowest is None:  # in files of the first version cells begin where the one before ends
+        lowest = np.append(highest[:1], np.nextafter(highest[:-1], np.inf))
+    return equal_scores(lowest, highest, probabilities)
+
+
+def pool(weight: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pool neighboring groups until their proportions of class 1 increase.
+
+    ``weight`` and ``positive`` (g,) are sums of weights of all rows and of rows of class 1, in
+    ascending order of scores. Returns the index of the first group of every block, and the strictly
+    increasing proportions of class 1 of the blocks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pool(np.array([1.0, 1, 2, 1]), np.array([0.0, 1, 1, 1]))
+    (array([0, 1, 3]), array([0.    , 0.6667, 1.    ]))
+    """
+    from scipy.optimize import isotonic_regression
+
+    starts = isotonic_regression(positive / weight, weights=weight).blocks[:-1].astype(np.intp)
+    values = np.add.reduceat(positive, starts) / np.add.reduceat(weight, starts)
+    # Rounding must not separate or reorder equal values.
+    rises = np.diff(np.maximum.accumulate(values)) > 1e-15 * values[1:]
+    if not rises.all():
+        starts = starts[np.append(True, rises)]
+        values = np.add.reduceat(positive, starts) / np.add.reduceat(weight, starts)
+    return starts, np.maximum.accumulate(values)
+
+
+def pool_ranking(ranking: Ranking) -> tuple[np.ndarray, np.ndarray]:
+    """Pool the groups of a ranking; sort cells until no block can end in an unsorted cell.
+
+    Returns the index of the first group and the proportion of class 1 of every block.
+    """
+    while True:
+        groups = ranking.groups
+        starts, values = pool(groups.weight, groups.positive)
+        unsettled = _unsettled(groups, starts, values)
+        if not unsettled.any():
+            return starts, values
+        ranking.refine(unsettled)
+
+
+def interpolate(at: XArray, thresholds: XArray, values: XArray) -> XArray:
+    """Interpolate linearly, constant outside; rounding never makes the result decrease.
+
+    ``at`` (m,) are finite numbers of any size. ``thresholds`` (k,) strictly increase; at them the
+    result equals ``values`` (k,), which never decrease.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> interpolate(np.array([-9.0, 0.5, 2.0]), np.array([0.0, 2.0]), np.array([0.0, 1.0])).tolist()
+    [0.0, 0.25, 1.0]
+    """
+    xp, first, last = namespace(at), thresholds[0], thresholds[-1]
+    if thresholds.shape[0] == 1:
+        return xp.zeros_like(at) + values[0]
+    at = xp.clip(at, first, last)
+    if not on_host(at) or last / 2 - first / 2 > np.finfo(np.float64).max / 2:
+        # Differences would overflow. Halves of subnormal numbers may coincide, which is harmless.
+        at, thresholds = at / 2, thresholds / 2
+    left = xp.clip(search(thresholds, at, "right") - 1, 0, thresholds.shape[0] - 2)
+    start, low, high = (xp.take(a, left, axis=0) for a in (thresholds, values, values[1:]))
+    width = xp.take(thresholds[1:], left, axis=0) - start
+    part = (at - start) / xp.where(width > 0, width, 1.0)
+    # If the part is less than one, rounding never carries the sum past ``high``.
+    return xp.where((part >= 1) | (width <= 0), high, low + part * (high - low))
+
+
+def distinct_points(thresholds: np.ndarray, values: np.ndarray) -> State:
+    """Return the state of a map, without duplicates of thresholds."""
+    new = is_first(thresholds)
+    return {"thresholds": thresholds[new], "values": values[new]}
+
+
+def pool_again(groups: Groups, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Add a row of each class to blocks of a single class, and pool decreasing blocks again."""
+    weight = np.add.reduceat(groups.weight, starts)
+    positive = np.add.reduceat(groups.positive, starts)
+    pure = (positive == 0) | (positive == weight)
+    merged, values = pool(weight + 2 * pure, positive + pure)
+    return starts[merged], values
+
+
+def _unsettled(groups: Groups, starts: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Mark unsorted cells in which a block could end, or that are next to the end of a block.
+
+    The blocks are the edges of the greatest convex minorant of the cumulative sums. An unsorted
+    cell is certainly above the minorant if it is so with all its rows of class 0 first.
+    """
+    if not groups.whole.any():
+        return groups.whole
+    weight = np.cumsum(groups.weight) - groups.weight
+    positive = np.cumsum(groups.positive) - groups.positive
+    sizes = np.diff(starts, append=len(weight))
+    along = weight + groups.weight - groups.positive - weight[starts].repeat(sizes)
+    dips = positive < positive[starts].repeat(sizes) + values.repeat(sizes) * along
+    dips[starts] = dips[starts + sizes - 1] = True
+    return groups.whole & dips

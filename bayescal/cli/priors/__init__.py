@@ -1,0 +1,1 @@
+"""Priors of generative models, written as text."""

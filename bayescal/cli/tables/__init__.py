@@ -1,0 +1,1 @@
+"""Files with columns: read, checked and extended in bounded memory."""

@@ -1,0 +1,351 @@
+"""Labeled rows of a file, read as often as needed: to fit a calibrator, or to judge models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+import bayescal as bc
+from bayescal._core.display.tables import shorten
+from bayescal.cli._errors import CommandError, say
+from bayescal.cli.tables.cells import check_values, find_column
+from bayescal.cli.tables.columns import (
+    Columns,
+    as_probabilities,
+    check_probabilities,
+    choose_label_model,
+    choose_models,
+    empty_label,
+    find_classes,
+)
+from bayescal.cli.tables.files import ignore
+from bayescal.cli.tables.streams import RowFile, Rows, UnreadableError, Wanted
+
+if TYPE_CHECKING:
+    from bayescal._core.arrays import AnyModel
+
+Result = TypeVar("Result")
+Read = tuple[np.ndarray, np.ndarray, np.ndarray | None]
+#: Largest number of distinct labels, so that a column of something else does not fill memory.
+_MAX_LABELS = 1 << 20
+#: Texts of zeros and ones, in small letters.
+_OUTCOMES = {"0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1}
+
+
+class LabeledFile:
+    """Labels, scores and weights in a file, in one block or many."""
+
+    #: The option that names columns of scores.
+    _option: str
+
+    def __init__(
+        self,
+        source: RowFile,
+        label: str,
+        weights: str | None,
+        show: Callable[[str, int, int], None],
+        groups: str | None = None,
+        groups_option: str = "--groups",
+        by: str | None = None,
+    ) -> None:
+        self._source, self._label, self._weights, self._show = source, label, weights, show
+        #: Text columns other than the labels, by option.
+        self._texts = {groups_option: groups, "--by": by}
+        self._groups, self._by = groups, by
+        self.classes: list[str] = []
+        self.count = self.passes = 0
+        self._blocks = 0
+        #: Number of rows without predictions in the last pass.
+        self.skipped = 0
+
+    def choose(
+        self,
+        columns: Sequence[str],
+        classes: str | Sequence[str] | None,
+        first: Sequence[Columns] = (),
+    ) -> list[Columns]:
+        """Return models and their columns; determine the classes from the labels of all rows.
+
+        Models of ``columns`` follow those of ``first``. Columns are guessed if there are neither.
+        """
+        source, label, others = self._source, self._label, self._others()
+        texts = self._read(self._labels)
+        self.classes, self._code = find_classes(source.path, label, texts, classes)
+        given = source.head, columns, label, others, self.classes
+        models = [*first]
+        if columns or not models:
+            models += choose_models(*given, self._option)
+        names = [model.name for model in models]
+        if len(set(names)) < len(names):
+            taken = ", ".join(model.name for model in first)
+            raise CommandError(f"{self._option} must have names other than {taken}")
+        return models
+
+    def _others(self) -> tuple[str | None, ...]:
+        """Check and return the columns other than labels and scores."""
+        for option, column in self._texts.items():
+            if column is not None:
+                find_column(self._source.head, column, option)
+        return self._weights, *self._texts.values()
+
+    def _labels(self) -> list[str]:
+        """Return the texts of labels; count rows and blocks."""
+        self.count = self._blocks = 0
+        texts: dict[str, None] = {}
+        source = self._source
+        show = partial(self._show, f"{source.path.name}: labels")
+        for rows in self._rows_of(self._label, [], show):
+            texts.update(dict.fromkeys(self._used(rows, self._label)))
+            if source.large and len(texts) > _MAX_LABELS:
+                raise CommandError(
+                    f"{source.path}: column {shorten(self._label)!r} must hold labels, got more "
+                    f"than {_MAX_LABELS:,} different ones"
+                )
+            self.count += len(rows.label_index)
+            self._blocks += 1
+        if not texts:
+            raise CommandError(
+                f"{source.path}: column {shorten(str(self._weights))!r} must hold a weight that is "
+                "not zero"
+            )
+        # A small file stays in memory.
+        self.passes = int(source.large)
+        return list(texts)
+
+    def _rows_of(
+        self,
+        label: str,
+        scores: Sequence[str],
+        show: Callable[[int, int], None] = ignore,
+        option: str = "--columns",
+    ) -> Iterator[Rows]:
+        """Read rows with weights, if there are any; those of weight zero may lack a label."""
+        weights = self._weights
+        return self._source.rows(Wanted(label, scores, weights, option, weights is not None), show)
+
+    def _used(self, rows: Rows, label: str) -> list[str]:
+        """Return the texts of labels of rows that have a weight, none of which may be empty."""
+        if rows.weights is None:
+            return rows.labels
+        heavy = rows.weights != 0
+        used = np.bincount(rows.label_index, heavy, len(rows.labels)) > 0
+        texts = [text for text, is_used in zip(rows.labels, used, strict=True) if is_used]
+        if "" in texts:
+            if rows.where is None:
+                raise UnreadableError
+            row = int(np.argmax(heavy & (rows.label_index == rows.labels.index(""))))
+            raise CommandError(empty_label(rows.where, label, row))
+        return texts
+
+    def _codes(self, rows: Rows) -> np.ndarray:
+        # Labels that only rows of weight zero have are no classes; their code does not matter.
+        codes = [self._code.get(text, 0) for text in rows.labels]
+        return np.array(codes, dtype=np.int64)[rows.label_index]
+
+    def _known(self, rows: Iterator[tuple[np.ndarray, Read]]) -> Iterator[Read]:
+        """Yield blocks without the rows that lack any of some scores (n, m)."""
+        skipped, kept = 0, []
+        for scores, (values, y, weights) in rows:
+            keep = ~np.isnan(scores).any(axis=1)
+            skipped += len(scores) - int(keep.sum())
+            if self._by_rows:
+                kept.append(keep)
+            if keep.any():
+                yield values[keep], y[keep], None if weights is None else weights[keep]
+        self.skipped, self._kept = skipped, kept
+        if skipped == self.count:
+            raise CommandError(f"{self._source.path}: every row lacks a prediction")
+
+    @property
+    def _by_rows(self) -> bool:
+        """Whether rows have labels of groups or subgroups, which blocks do not hold."""
+        return any(column is not None for column in self._texts.values())
+
+    def say_skipped(self) -> None:
+        """Report how many rows were omitted."""
+        if self.skipped:
+            say(f"rows without predictions, left out: {self.skipped:,} of {self.count:,}")
+
+    def _at_once(self, rows: Callable[[], Iterator[Read]]) -> Read:
+        scores, y, weights = zip(*rows(), strict=True)
+        all_weights = None if self._weights is None else np.concatenate(weights)
+        self.passes += 1
+        return np.concatenate(scores), np.concatenate(y), all_weights
+
+    def _wrong(self, rows: Rows, row: int, problem: str, advice: str) -> Exception:
+        """Make the error of a row, or one that requests the slower reader, which knows lines."""
+        if rows.where is None:
+            return UnreadableError()
+        position = rows.where.position(row)
+        return CommandError(f"{self._source.path}: {problem} in {position}; {advice}")
+
+    def _watch(self, passed: int, done: int, count: int | None) -> None:
+        # The pass over the labels was the first.
+        self._show(f"{self._source.path.name}: pass {passed + 2}", done, count or self._blocks)
+
+    def _read(self, function: Callable[[], Result]) -> Result:
+        try:
+            return function()
+        except UnreadableError:
+            # Use the slower reader, which reads more files and reports positions.
+            self._source.fast = False
+            return function()
+
+
+class Training(LabeledFile):
+    """Rows to which a calibrator is fitted."""
+
+    _option = "--columns"
+    names: list[str]
+
+    def fit(self, calibrator: AnyModel) -> None:
+        """Fit a calibrator, to blocks if it accepts them, else to all rows at once."""
+        self._read(partial(self._fit, calibrator))
+
+    def _fit(self, calibrator: AnyModel) -> None:
+        read = partial(self._rows, calibrator)
+        if self._source.large:
+            blocks = bc.Blocks(read, progress=self._watch)
+            try:
+                calibrator.fit(blocks)
+            except TypeError:
+                # This calibrator needs all rows at once.
+                if blocks.passes:
+                    raise
+            else:
+                self.passes += blocks.passes
+                return
+        calibrator.fit(*self._at_once(read))
+
+    def _rows(self, calibrator: object) -> Iterator[Read]:
+        return self._known(self._all_rows(calibrator))
+
+    def _all_rows(self, calibrator: object) -> Iterator[tuple[np.ndarray, Read]]:
+        classes = np.asarray(self.classes)
+        for rows in self._rows_of(self._label, self.names):
+            if getattr(calibrator, "inputs", None) == "probs":
+                wrong = partial(self._wrong, rows)
+                check_probabilities(rows.scores, self.names, wrong, "", self._option)
+            yield rows.scores, (rows.scores, classes[self._codes(rows)], rows.weights)
+
+
+class Judged(LabeledFile):
+    """Rows by which models are judged."""
+
+    _option = "--model"
+    #: Zeros and ones (n, k) of several labels, which are then the classes.
+    _outcomes: np.ndarray | None = None
+
+    def choose_labels(self, columns: Sequence[str], labels: Sequence[str]) -> Columns:
+        """Return the columns of a model of several labels; read the outcomes of all rows."""
+        others, self.classes = self._others(), list(labels)
+        outcomes = self._read(lambda: [self._outcomes_of(name) for name in labels])
+        self._outcomes = np.stack(outcomes, axis=1)
+        self.count = len(self._outcomes)
+        return choose_label_model(self._source.head, columns, labels, others, self._option)
+
+    def _outcomes_of(self, label: str) -> np.ndarray:
+        """Read a column of zeros and ones (n,)."""
+        source, parts = self._source, []
+        for rows in self._rows_of(label, []):
+            strange = [t for t in self._used(rows, label) if t.lower() not in _OUTCOMES]
+            if strange:
+                raise CommandError(
+                    f"{source.path}: column {shorten(label)!r} must hold zeros and ones, as one of "
+                    f"several labels (--label), got {shorten(strange[0])!r}"
+                )
+            codes = np.array([_OUTCOMES.get(t.lower(), 0) for t in rows.labels], dtype=np.int8)
+            parts.append(codes[rows.label_index])
+        return np.concatenate(parts)
+
+    def evaluate(
+        self, models: Sequence[Columns], inputs: str, normalize: bool, **options: object
+    ) -> bc.Evaluation:
+        """Evaluate the models, in blocks if the file is large."""
+        return self._read(partial(self._evaluate, models, inputs, normalize, options))
+
+    def _evaluate(
+        self, models: Sequence[Columns], inputs: str, normalize: bool, options: dict[str, Any]
+    ) -> bc.Evaluation:
+        # All models are judged by the same rows.
+        names = list(dict.fromkeys(name for model in models for name in model.columns))
+        readers = {
+            model.name: partial(self._rows, model, names, inputs, normalize) for model in models
+        }
+        if self._source.large and not self._by_rows:
+            blocks = {name: bc.Blocks(rows, progress=self._watch) for name, rows in readers.items()}
+            evaluation = bc.evaluate(blocks, **options)
+            self.passes += sum(part.passes for part in blocks.values())
+            return evaluation
+        read = {name: self._at_once(rows) for name, rows in readers.items()}
+        _, y, weights = next(iter(read.values()))
+        probs = {name: array for name, (array, *_) in read.items()}
+        groups, by = self._column(self._groups), self._column(self._by)
+        return bc.evaluate(probs, y, weights=weights, groups=groups, by=by, **options)
+
+    def read(
+        self, use: Callable[[Iterable[Read], np.ndarray | None], None], model: Columns, inputs: str
+    ) -> None:
+        """Let ``use`` go through the rows of a model once, in order.
+
+        Its second argument is the text in the column of groups, if there is one; all rows are then
+        read at once.
+        """
+
+        def once() -> None:
+            blocks = self._rows(model, model.columns, inputs, False)
+            if self._groups is None:
+                use(blocks, None)
+            else:
+                rows = self._at_once(lambda: blocks)
+                use([rows], self._column(self._groups, missing=True))
+
+        self._read(once)
+
+    def _column(self, name: str | None, missing: bool = False) -> np.ndarray | None:
+        """Return the text (n,) in a column, for all rows at once.
+
+        Text that is absent is None if it may be ``missing``, and otherwise an error.
+        """
+        if name is None:
+            return None
+        rows = self._source.rows(Wanted(name, [], None, missing=missing))
+        texts = np.concatenate(
+            [np.array(block.labels, object)[block.label_index] for block in rows]
+        )
+        texts[texts == ""] = None
+        return texts[np.concatenate(self._kept)]
+
+    def _rows(
+        self, model: Columns, names: list[str], inputs: str, normalize: bool
+    ) -> Iterator[Read]:
+        order = model.ordered(self.classes)
+        # All columns are read only if they determine which rows are omitted.
+        read = names if self._source.form.skip_missing else order
+        index = [read.index(name) for name in order]
+        return self._known(self._all_rows(model, read, index, inputs, normalize))
+
+    def _all_rows(
+        self, model: Columns, names: list[str], order: list[int], inputs: str, normalize: bool
+    ) -> Iterator[tuple[np.ndarray, Read]]:
+        outcomes, label, first = self._outcomes, self._label, 0
+        several = outcomes is not None
+        label = self.classes[0] if several else label
+        for rows in self._rows_of(label, names, option="--model"):
+            weight, wrong = rows.weights, partial(self._wrong, rows)
+            if weight is not None and self._weights is not None and (weight < 0).any():
+                if rows.where is None:
+                    raise UnreadableError
+                check_values(
+                    rows.where, self._weights, weight, weight >= 0, "weights that are not negative"
+                )
+            scores = rows.scores[:, order]
+            how = inputs, normalize, wrong, several
+            probs = as_probabilities(scores, model, self.classes, *how)
+            end = first + len(scores)
+            y = self._codes(rows) if outcomes is None else outcomes[first:end].astype(np.int64)
+            yield rows.scores, (probs, y, weight)
+            first = end

@@ -1,0 +1,1 @@
+"""Logits and log probabilities of tokens."""

@@ -1,0 +1,1 @@
+"""Reliability diagrams: of one model, several models and classes, and as displays."""

@@ -1,0 +1,275 @@
+"""Estimates, with bands, of the observed frequency as a function of the prediction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, cast
+
+import numpy as np
+
+from bayescal._core.binning import begins_score, equal_width_cell
+from bayescal._core.numerics import effective_size
+from bayescal._core.random.keys import generator
+from bayescal.data.checks import check_choice, check_level
+from bayescal.data.predictions import EPS, Predictions
+from bayescal.data.weights import as_counts
+from bayescal.metrics import ReliabilityCurve, reliability_curve, smooth_ece
+
+#: Number of data sets drawn for a band.
+RESAMPLES = 200
+#: Number of distinct predictions above which bands are computed with neighbors pooled.
+_MAX_CELLS = 4096
+#: Number of cells of the grid for kernels; every _STRIDE-th node is drawn.
+_GRID, _STRIDE = 2000, 5
+#: The narrowest default kernel, in cells, so that the grid resolves it.
+_NARROWEST = 2
+#: A smooth curve ends where the kernels add up to less than one row, except for rounding.
+_MIN_ROWS = 1 - 1e-9
+
+_EMPTY = np.empty(0)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of an estimate; what does not depend on the data is checked here."""
+
+    method: str
+    band: str
+    level: float | None
+    bins: int
+    binning: Literal["equal_width", "equal_mass"]
+    bandwidth: float | None
+    seed: int
+
+    def __post_init__(self) -> None:
+        check_choice(self.method, "method", ("binned", "corp", "smooth"))
+        check_choice(self.band, "band", ("consistency", "confidence"))
+        if self.level is not None:
+            check_level(self.level)
+        if self.bandwidth is not None and not 0 < self.bandwidth < np.inf:
+            raise ValueError(f"bandwidth must be positive and finite, got {self.bandwidth:g}")
+
+
+class Estimate(NamedTuple):
+    """A curve (m,), NaN where it is unknown, and the ends (r,) of its band at other predictions.
+
+    Without a level the band is empty.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    at: np.ndarray = _EMPTY
+    lower: np.ndarray = _EMPTY
+    upper: np.ndarray = _EMPTY
+
+
+class _Cells(NamedTuple):
+    """Cells in ascending order: mean predictions (m,), numbers of rows and of events in them."""
+
+    predicted: np.ndarray
+    cases: np.ndarray
+    happened: np.ndarray
+
+
+class Events(NamedTuple):
+    """Probabilities (n,) of events, whether they happened (as numbers), and numbers of rows.
+
+    Weights that are not counts are scaled to add up to as many rows as they are worth.
+    """
+
+    predicted: np.ndarray
+    happened: np.ndarray
+    weights: np.ndarray
+    #: Machine epsilon of the type of the given probabilities.
+    precision: float
+
+    def counted(self) -> Events:
+        """Return events whose weights are counts, for random draws of rows."""
+        counts = as_counts(self.weights, self.predicted, self.happened)
+        used = counts > 0
+        return Events(self.predicted[used], self.happened[used], counts[used], self.precision)
+
+    def curve(self, bins: int, binning: Literal["equal_width", "equal_mass"]) -> ReliabilityCurve:
+        """Compute the reliability curve; ties stay together, since bands need counts in bins."""
+        happened = self.happened.astype(int)
+        data: Any = Predictions(
+            self.predicted, happened, self.weights, EPS, precision=self.precision
+        )
+        return reliability_curve(data, data.y, bins=bins, binning=binning, ties="together")
+
+    def histogram(self, bins: int) -> np.ndarray:
+        """Compute the proportion (bins,) of rows in bins of equal width."""
+        cell = equal_width_cell(self.predicted, bins, np, self.precision)
+        return np.bincount(cell, self.weights, bins) / self.weights.sum()
+
+
+def read_events(data: Predictions, kind: str) -> Events:
+    """Read the events of one model."""
+    probs, y = data.probs, data.y
+    # Let the metric raise for a wrong kind.
+    reliability_curve(probs, y, kind=cast("Any", kind), weights=data.weights)
+    if kind == "binary":
+        predicted, happened = (probs if probs.ndim == 1 else probs[:, 1]), y == 1
+    else:
+        if probs.ndim == 1:
+            probs = np.stack([1 - probs, probs], axis=1)
+        predicted, happened = probs.max(axis=1), probs.argmax(axis=1) == y
+    weights = data.weights
+    if not data.whole:
+        total = weights.sum()
+        weights = weights * (max(1.0, np.rint(effective_size(total, weights @ weights))) / total)
+    return Events(predicted, happened.astype(float), weights, data.precision)
+
+
+def estimate(events: Events, options: Options) -> Estimate:
+    """Estimate the curve of one model."""
+    methods = {"binned": _binned, "corp": _corp, "smooth": _smooth}
+    return methods[options.method](events, options)
+
+
+def _binned(events: Events, options: Options) -> Estimate:
+    curve = events.curve(options.bins, options.binning)
+    x, observed = curve.predicted, curve.observed
+    if options.level is None:
+        return Estimate(x, observed)
+    if options.band == "confidence":
+        return Estimate(x, observed, x, *_wilson(observed, curve.weight, options.level))
+    from scipy.stats import binom
+
+    cases = np.maximum(np.rint(curve.weight), 1)
+    lower, upper = (binom.ppf(q, cases, np.clip(x, 0, 1)) / cases for q in _tails(options.level))
+    return Estimate(x, observed, x, lower, upper)
+
+
+def _wilson(
+    frequency: np.ndarray, cases: np.ndarray, level: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the ends of Wilson's intervals, which are also valid for fractional counts."""
+    from scipy.special import ndtri
+
+    z = float(ndtri((1 + level) / 2))
+    center = (frequency * cases + z**2 / 2) / (cases + z**2)
+    half = z * np.sqrt(frequency * (1 - frequency) * cases + z**2 / 4) / (cases + z**2)
+    # At 0 and 1 they end exactly there, except for rounding.
+    return np.clip(center - half, 0, frequency), np.clip(center + half, frequency, 1)
+
+
+def _corp(events: Events, options: Options) -> Estimate:
+    predicted, index = _scores(events)
+    cells = _count(events, index, len(predicted))
+    curve = _pool_adjacent_violators(cells.happened, cells.cases)
+    # The ends of a block are enough to draw it.
+    change = np.diff(curve) != 0
+    ends = np.append(True, change) | np.append(change, True)
+    x, y = predicted[ends], curve[ends]
+    if options.level is None:
+        return Estimate(x, y)
+    events = events.counted()
+    predicted, index = _scores(events)
+    cells = _count(events, index, len(predicted))
+    if len(predicted) > _MAX_CELLS:
+        before = np.cumsum(cells.cases) - cells.cases
+        pool = np.unique(before * _MAX_CELLS // cells.cases.sum(), return_inverse=True)[1]
+        cells = _count(events, pool[index], int(pool[-1]) + 1)
+    resampled = np.empty((RESAMPLES, len(cells.predicted)))
+    for row, (cases, hits) in zip(
+        resampled, zip(*_resample(cells, options), strict=True), strict=True
+    ):
+        filled = cases > 0
+        values = _pool_adjacent_violators(hits[filled], cases[filled])
+        row[:] = np.interp(cells.predicted, cells.predicted[filled], values)
+    return Estimate(x, y, cells.predicted, *np.quantile(resampled, _tails(options.level), axis=0))
+
+
+def _scores(events: Events) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct predictions (m,), and the index (n,) of that of each row."""
+    predicted, index = np.unique(events.predicted, return_inverse=True)
+    begins = begins_score(predicted)
+    return predicted[begins], (np.cumsum(begins) - 1)[index]
+
+
+def _pool_adjacent_violators(happened: np.ndarray, cases: np.ndarray) -> np.ndarray:
+    from sklearn.isotonic import isotonic_regression
+
+    return isotonic_regression(happened / cases, sample_weight=cases)
+
+
+def _smooth(events: Events, options: Options) -> Estimate:
+    cells = _nodes(events)
+    width = options.bandwidth
+    if width is None:
+        happened = events.happened.astype(int)
+        error = smooth_ece(events.predicted, happened, weights=events.weights)
+        width = max(error, _NARROWEST / _GRID)
+    factors = np.exp(-((np.pi * width * np.arange(_GRID + 1)) ** 2) / 2)
+    x = np.linspace(0, 1, _GRID + 1)[::_STRIDE]
+    mass, curve = _regress(cells.cases, cells.happened, factors)
+    known = mass * _GRID * width * np.sqrt(2 * np.pi) >= _MIN_ROWS
+    y = np.where(known, curve, np.nan)
+    if options.level is None:
+        return Estimate(x, y)
+    resampled = _regress(*_resample(_nodes(events.counted()), options), factors)[1]
+    ends = np.full((2, len(x)), np.nan)
+    known = known & ~np.isnan(resampled).all(axis=0)
+    # A resample may have no row near a node that has one in the data.
+    ends[:, known] = np.nanquantile(resampled[:, known], _tails(options.level), axis=0)
+    return Estimate(x, y, x, *ends)
+
+
+def _nodes(events: Events) -> _Cells:
+    """Return cells around the nodes of the grid."""
+    return _count(events, np.rint(events.predicted * _GRID).astype(np.intp), _GRID + 1)
+
+
+def _regress(
+    cases: np.ndarray, happened: np.ndarray, factors: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the mass (..., m) of rows around the drawn nodes, and the fraction of events."""
+    mass, hits = (_smoothed(part, factors)[..., ::_STRIDE] for part in (cases, happened))
+    # Smaller masses are rounding errors.
+    positive = mass > 1e-12 * mass.max(axis=-1, keepdims=True)
+    fraction = np.where(positive, hits, np.nan) / np.where(positive, mass, 1)
+    return mass, np.minimum(fraction, 1)
+
+
+def _smoothed(values: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """Apply a kernel to masses (..., m) at nodes, reflected at 0 and 1.
+
+    The factors (m,) of the Fourier coefficients are the kernel's characteristic function.
+    """
+    from scipy.fft import dct, idct
+
+    # A mass at an end coincides with its image.
+    values = values.astype(float)
+    values[..., [0, -1]] *= 2
+    smoothed = np.asarray(idct(np.asarray(dct(values, type=1)) * factors, type=1))
+    return np.maximum(smoothed, 0)
+
+
+def _count(events: Events, index: np.ndarray, cells: int) -> _Cells:
+    predicted, happened, weights = events[:3]
+    cases = np.bincount(index, weights, cells)
+    total = np.bincount(index, weights * predicted, cells)
+    mean = np.clip(total / np.where(cases > 0, cases, 1), 0, 1)
+    return _Cells(mean, cases, np.bincount(index, weights * happened, cells))
+
+
+def _resample(cells: _Cells, options: Options) -> tuple[np.ndarray, np.ndarray]:
+    """Draw numbers of rows and of events (resamples, m) in many data sets.
+
+    For consistency the labels are drawn from the predictions; for confidence rows are resampled.
+    """
+    rng = generator(options.seed)
+    m = len(cells.predicted)
+    if options.band == "consistency":
+        cases = cells.cases.astype(np.int64)
+        hits = rng.binomial(cases, cells.predicted, size=(RESAMPLES, m))
+        return np.broadcast_to(cases, hits.shape), hits
+    proportions = np.concatenate([cells.happened, cells.cases - cells.happened]) / cells.cases.sum()
+    drawn = rng.multinomial(int(cells.cases.sum()), proportions, size=RESAMPLES)
+    hits, misses = drawn[:, :m], drawn[:, m:]
+    return hits + misses, hits
+
+
+def _tails(level: float) -> tuple[float, float]:
+    return (1 - level) / 2, (1 + level) / 2

@@ -12,6 +12,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -48,7 +49,7 @@ LAYERS = (
 INTERNAL = ("bayescal.data", "bayescal.regression")
 # The package's __init__ and the entry points of the program may import everything.
 UNRESTRICTED = ("__init__", "__main__", "cli")
-MAX_LINES = 600
+MAX_LINES, MAX_MODULES = 600, 14
 HEAVY = (
     "arviz",
     "flax",
@@ -341,6 +342,30 @@ def length_faults(package: Path) -> list[str]:
     return faults
 
 
+def folder_faults(package: Path) -> list[str]:
+    """Find folders with too many modules."""
+    counts = Counter(p.parent for p in source_files(package) if p.name != "__init__.py")
+    return [
+        f"{folder.relative_to(package.parent)} has {count} modules, more than {MAX_MODULES}"
+        for folder, count in sorted(counts.items())
+        if count > MAX_MODULES
+    ]
+
+
+def class_name_faults(package: Path) -> list[str]:
+    """Find classes of different modules that have the same name."""
+    modules = defaultdict(list)
+    for path in source_files(package):
+        for node in parse(path).body:
+            if isinstance(node, ast.ClassDef):
+                modules[node.name].append(str(path.relative_to(package.parent)))
+    return [
+        f"{name} is a class of {' and of '.join(paths)}; give each its own name"
+        for name, paths in sorted(modules.items())
+        if len(paths) > 1
+    ]
+
+
 def calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str, bool]]:
     """Yield calls with the full dotted name, and whether they run at import."""
     aliases = {}
@@ -424,6 +449,8 @@ def entry_faults(package: Path) -> list[str]:
         wall_faults,
         cycle_faults,
         length_faults,
+        folder_faults,
+        class_name_faults,
         call_faults,
         entry_faults,
         import_faults,
@@ -653,6 +680,21 @@ def test_long_file_is_seen(write_package: Any) -> None:
     package = write_package({"a.py": "x = 1\n" * MAX_LINES, "b.py": "x = 1\n" * (MAX_LINES - 1)})
     faults = length_faults(package)
     assert faults == [f"{NAME}/a.py has {MAX_LINES} lines, {MAX_LINES} or more; split it"]
+
+
+def test_full_folder_is_seen(write_package: Any) -> None:
+    names = ["__init__", *(f"m{i}" for i in range(MAX_MODULES))]
+    package = write_package({f"plots/{name}.py": "" for name in names})
+    assert not folder_faults(package)
+    (package / "plots" / "another.py").touch()
+    count = MAX_MODULES + 1
+    assert folder_faults(package) == [f"{NAME}/plots has {count} modules, more than {MAX_MODULES}"]
+
+
+def test_two_classes_of_one_name_are_seen(write_package: Any) -> None:
+    package = write_package({"a.py": "class A: ...\nclass B: ...", "b.py": "class A: ..."})
+    (fault,) = class_name_faults(package)
+    assert fault == f"A is a class of {NAME}/a.py and of {NAME}/b.py; give each its own name"
 
 
 @pytest.mark.parametrize(

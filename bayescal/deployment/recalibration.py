@@ -24,7 +24,7 @@ from bayescal._core.arrays import (
     namespace,
 )
 from bayescal._core.execution.chunks import slices
-from bayescal._core.minimization.optimize import Quadratic, newton_on_host
+from bayescal._core.minimization.optimize import QuadraticModel, newton_on_host
 from bayescal._core.numerics import effective_size, log_odds, log_softmax, sigmoid, softmax
 from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.base.draws import ends_of_draws, map_rows
@@ -181,12 +181,12 @@ def _binary_mode(
     design = np.stack(_columns(base, np), axis=1)
     prior = np.diag(_BINARY_SCALES**-2.0)
 
-    def evaluate(theta: np.ndarray) -> Quadratic[np.ndarray]:
+    def evaluate(theta: np.ndarray) -> QuadraticModel[np.ndarray]:
         z = base + design @ theta
         p = sigmoid(z)
         loss = totals @ np.logaddexp(0, z) - counts @ z + theta @ prior @ theta / 2
         gradient = design.T @ (totals * p - counts) + prior @ theta
-        return Quadratic(loss, gradient, (design.T * (totals * p * (1 - p))) @ design + prior)
+        return QuadraticModel(loss, gradient, (design.T * (totals * p * (1 - p))) @ design + prior)
 
     bound = totals @ design**2 / 4 + np.diag(prior)
     scale = float(totals.sum())
@@ -203,7 +203,7 @@ def _softmax_mode(
     onehot = np.bincount(codes, weights, k)
     label_mass = np.append(weights @ log_probs[rows, codes], onehot)
 
-    def evaluate(theta: np.ndarray) -> Quadratic[np.ndarray]:
+    def evaluate(theta: np.ndarray) -> QuadraticModel[np.ndarray]:
         logs = log_softmax((1 + theta[0]) * log_probs + theta[1:])
         p = np.exp(logs)
         weighted = weights[:, None] * p
@@ -215,7 +215,7 @@ def _softmax_mode(
         precision[1:, 1:] = np.diag(weighted.sum(axis=0)) - weighted.T @ p
         loss = prior @ theta**2 / 2 - weights @ logs[rows, codes]
         gradient = predicted - label_mass + prior * theta
-        return Quadratic(loss, gradient, precision + np.diag(prior))
+        return QuadraticModel(loss, gradient, precision + np.diag(prior))
 
     # No variance exceeds the square of half the range.
     scale = float(weights.sum())

@@ -34,7 +34,7 @@ class Cases(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Events:
+class ModelEvents:
     """Events of one model: that y = 1 for two classes, else that the most probable class happened.
 
     Attributes
@@ -103,7 +103,7 @@ class Events:
         return _cells(np.clip(predicted / mass, lower, upper), mass, happened, self.size)
 
 
-def events_of(data: Predictions, bins: int, replicates: int, seed: int) -> Events:
+def events_of(data: Predictions, bins: int, replicates: int, seed: int) -> ModelEvents:
     """Collect the events of rows in memory."""
     event = _most_probable_class(data)
     predicted, happened, weights = event[:3]
@@ -112,7 +112,7 @@ def events_of(data: Predictions, bins: int, replicates: int, seed: int) -> Event
     test = consistency_test("ece", event, None, bins=bins, resamples=replicates, seed=seed)
     metric = _by_class(data.columns, bins)
     total = float(weights.sum())
-    return Events(
+    return ModelEvents(
         cases,
         cases,
         None if metric is None else collect(metric, data).reshape(3, -1, bins),
@@ -126,7 +126,7 @@ def events_of(data: Predictions, bins: int, replicates: int, seed: int) -> Event
     )
 
 
-def events_of_blocks(data: PredictionBlocks, bins: int, replicates: int, seed: int) -> Events:
+def events_of_blocks(data: PredictionBlocks, bins: int, replicates: int, seed: int) -> ModelEvents:
     """Collect the events of rows in blocks, in cells, in one pass."""
     make = METRICS["ece"].make
     assert make is not None
@@ -137,7 +137,7 @@ def events_of_blocks(data: PredictionBlocks, bins: int, replicates: int, seed: i
     test = replace(test, whole=whole)
     predicted, mass, happened, _ = test.points(sums["events"])
     size = None if whole else float(effective_size(mass.sum(), sums["squares"]))
-    return Events(
+    return ModelEvents(
         _cells(predicted, mass, happened, None),
         _cells(predicted, mass, happened, size),
         None if metric is None else sums["classes"].reshape(3, -1, bins),

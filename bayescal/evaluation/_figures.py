@@ -9,7 +9,7 @@ import numpy as np
 from bayescal import plots
 from bayescal._core.binning import equal_width_cell
 from bayescal.data.predictions import as_given
-from bayescal.evaluation._events import STRIPS, Cases, Events
+from bayescal.evaluation._events import STRIPS, Cases, ModelEvents
 from bayescal.evaluation._measured import Measured
 from bayescal.evaluation._svg import to_svg
 from bayescal.metrics import reliability_curve
@@ -51,7 +51,7 @@ def overview(evaluation: Measured) -> Picture:
     return Picture(to_svg(figure, described, "all"), "", caption)
 
 
-def _name_axes(ax: Axes, events: Events, across: str) -> None:
+def _name_axes(ax: Axes, events: ModelEvents, across: str) -> None:
     """Label the axes if the event is that the most probable class happened."""
     if events.classes is not None:
         ax.set_xlabel(across)

@@ -9,7 +9,7 @@ import numpy as np
 
 from bayescal._core.display.tables import p_value
 from bayescal._core.numerics import holm
-from bayescal.evaluation._events import Events
+from bayescal.evaluation._events import ModelEvents
 from bayescal.metrics import CalibrationTest, Corp, Interval, corp
 
 Verdict = Literal[
@@ -83,7 +83,7 @@ class Finding(NamedTuple):
         return "slight" if self.size < SLIGHT else "strong" if self.size >= STRONG else "clear"
 
 
-def find(events: Events, measured: Mapping[str, Interval], test: CalibrationTest) -> Finding:
+def find(events: ModelEvents, measured: Mapping[str, Interval], test: CalibrationTest) -> Finding:
     """Conclude from events, the metrics of a model and Spiegelhalter's test."""
     probs, happened, weights = events.cases
     binary = events.classes is None

@@ -8,22 +8,22 @@ from dataclasses import dataclass, field
 from html import escape
 
 from bayescal._core.display.tables import TextTable, printable
-from bayescal.evaluation._events import Events
+from bayescal.evaluation._events import ModelEvents
 from bayescal.evaluation._findings import Finding, describe
-from bayescal.metrics import Report
+from bayescal.metrics import MetricReport
 
 
 @dataclass(frozen=True, repr=False)
 class Measured(ABC):
     """The attributes of an :class:`Evaluation`, without its page, which is made from them."""
 
-    report: Report
+    report: MetricReport
     findings: dict[str, Finding]
     classes: tuple[str, ...]
     bins: int
     replicates: int
     seed: int
-    events: dict[str, Events]
+    events: dict[str, ModelEvents]
     by: Mapping[str, Measured] = field(default_factory=dict)
 
     def summary(self) -> dict[str, str]:

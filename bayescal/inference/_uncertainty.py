@@ -13,7 +13,7 @@ from bayescal._core.numerics import normalize_log_weights
 from bayescal._core.shapes import Float
 from bayescal.inference._class_prior import ClassProbRule
 from bayescal.inference.engine.averages import (
-    Draws,
+    WeightedDraws,
     draw_blocks,
     finite_features,
     in_blocks,
@@ -46,7 +46,7 @@ _MIN_EFFECTIVE = 50
 
 def _posterior_draws(
     setup: Setup, problem: Problem, key: jax.Array, num_samples: int
-) -> tuple[Draws, PerDraw]:
+) -> tuple[WeightedDraws, PerDraw]:
     """Return draws that describe the posterior, and their normalized log weights.
 
     These are draws even if predictions use the nodes of a rule.
@@ -78,7 +78,12 @@ def standard_error(setup: Setup, method: str, problem: Problem, x: Points) -> Pe
 
 
 def _between_replicates(
-    setup: Setup, method: str, problem: Problem, draws: Draws, log_weights: PerDraw, x: Points
+    setup: Setup,
+    method: str,
+    problem: Problem,
+    draws: WeightedDraws,
+    log_weights: PerDraw,
+    x: Points,
 ) -> PerClassPoint:
     """Predict from each replicate separately, and return the standard error of their mean.
 
@@ -95,7 +100,7 @@ def _between_replicates(
         def predict(item: _DrawBlock) -> jax.Array:
             (params, log_class_probs), log_weights = item
             weights, _ = normalize_log_weights(log_weights)
-            part = Draws(params, weights, weights)
+            part = WeightedDraws(params, weights, weights)
             class_probs = ClassProbRule.at(
                 log_class_probs.T if method == "preds" else log_class_probs.T[:, :1]
             )
@@ -114,7 +119,12 @@ def _between_replicates(
 
 
 def _between_rules(
-    setup: Setup, method: str, problem: Problem, draws: Draws, log_weights: PerDraw, x: Points
+    setup: Setup,
+    method: str,
+    problem: Problem,
+    draws: WeightedDraws,
+    log_weights: PerDraw,
+    x: Points,
 ) -> PerClassPoint:
     """Return the difference from a rule on the same box with five sixths of the nodes."""
     nodes = setup.integrator.realize(problem, 5 * setup.size // 6)
@@ -127,7 +137,7 @@ def _between_rules(
 def _probabilities(
     method: str,
     problem: Problem,
-    draws: Draws,
+    draws: WeightedDraws,
     log_weights: Float[jax.Array, "sets draws"],
     class_probs: ClassProbRule,
     x: Points,
@@ -189,7 +199,7 @@ def unresolved_masses(
 
 
 def _mean_model(
-    problem: Problem, draws: Draws, log_weights: PerDraw, x: Points
+    problem: Problem, draws: WeightedDraws, log_weights: PerDraw, x: Points
 ) -> tuple[
     PerClassPoint,
     Float[jax.Array, "classes features"],
@@ -204,7 +214,12 @@ def _mean_model(
 
 
 def _delta_method(
-    setup: Setup, method: str, problem: Problem, draws: Draws, log_weights: PerDraw, x: Points
+    setup: Setup,
+    method: str,
+    problem: Problem,
+    draws: WeightedDraws,
+    log_weights: PerDraw,
+    x: Points,
 ) -> PerClassPoint:
     """Sum the squared influences of independent draws, in blocks."""
     family, origin, dtype = problem.prior.family, problem.origin, log_weights.dtype

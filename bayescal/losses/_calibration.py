@@ -8,7 +8,7 @@ from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.keywords import other_words
 from bayescal._core.lazy import jax, jnp
 from bayescal.data.checks import check_count, check_real
-from bayescal.losses._rows import Rows, ratio, read_rows, root, scalar, scaled
+from bayescal.losses._rows import LossRows, ratio, read_rows, root, scalar, scaled
 
 
 def mmce(
@@ -190,7 +190,7 @@ def soft_ece(
     return root((mass * gaps ** float(order)).sum(), float(order))
 
 
-def _confidences(rows: Rows) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _confidences(rows: LossRows) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return confidences r (n,), gaps c - r, and normalized weights, with leading axes merged.
 
     The gap is NaN if the label is no class.

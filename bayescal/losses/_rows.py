@@ -25,7 +25,7 @@ _BOUNDS: dict[str, tuple[str, Callable[[float], bool]]] = {
 }
 
 
-class Rows(NamedTuple):
+class LossRows(NamedTuple):
     """Logits (..., k), targets (..., k), weights (...), and a mask (...) of the rows that count.
 
     Masked rows have logits and weights of zero. ``targets`` is differentiable with respect to soft
@@ -45,7 +45,7 @@ def read_rows(
     mask: ArrayLike | None,
     *,
     soft: bool,
-) -> Rows:
+) -> LossRows:
     """Check the arguments of a loss; ``soft`` tells whether targets may be probabilities."""
     name = "targets" if soft else "labels"
     logits = read_logits(logits, "logits")
@@ -89,7 +89,7 @@ def read_rows(
         hot = one_hot(jnp.where(kept, targets, 0), logits.shape[-1])
         targets = hot.astype(logits.dtype)
         targets = jnp.where(hot.any(axis=-1, keepdims=True), targets, jnp.nan)
-    return Rows(logits, targets, factor, kept)
+    return LossRows(logits, targets, factor, kept)
 
 
 def _as_jax(labels: ArrayLike) -> jax.Array:
@@ -139,7 +139,7 @@ def read_labels(value: ArrayLike, logits: jax.Array) -> jax.Array:
     return labels
 
 
-def read_teacher(value: ArrayLike, rows: Rows) -> jax.Array:
+def read_teacher(value: ArrayLike, rows: LossRows) -> jax.Array:
     """Read a teacher's logits as constants that match ``rows``, with zeros in masked rows."""
     logits = read_logits(value, "teacher_logits")
     _check_shape(logits, "teacher_logits", rows.logits.shape)
@@ -179,7 +179,7 @@ def weighted_log(weights: jax.Array, log_probs: jax.Array) -> jax.Array:
     return (weights * jnp.where(nothing, 0, log_probs)).sum(axis=-1)
 
 
-def reduce(losses: jax.Array, rows: Rows, reduction: Reduction) -> jax.Array:
+def reduce(losses: jax.Array, rows: LossRows, reduction: Reduction) -> jax.Array:
     """Compute weight times loss of every row, their sum, or their weighted mean."""
     check_choice(reduction, "reduction", ("mean", "sum", "none"))
     weights = scaled(rows.weights) if reduction == "mean" else rows.weights

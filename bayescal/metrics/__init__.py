@@ -50,7 +50,7 @@ from bayescal.metrics.uncertainty.calibration_tests import (
 from bayescal.metrics.uncertainty.cumulative_test import ecce_test
 from bayescal.metrics.uncertainty.intervals import bootstrap, difference, interval
 from bayescal.metrics.uncertainty.measured import Interval
-from bayescal.metrics.uncertainty.report import Report, report
+from bayescal.metrics.uncertainty.report import MetricReport, report
 
 __all__ = [
     "Accumulator",
@@ -58,9 +58,9 @@ __all__ = [
     "Corp",
     "DecisionCost",
     "Interval",
+    "MetricReport",
     "MulticalibrationError",
     "ReliabilityCurve",
-    "Report",
     "Threshold",
     "accuracy",
     "average_precision",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bayescal.monitoring._evidence import Evidence
-from bayescal.monitoring._region import History, likely_kind
+from bayescal.monitoring._region import LogOddsHistory, likely_kind
 
 
-def advise(evidence: Evidence, history: History | None, row: int, time: object) -> str:
+def advise(evidence: Evidence, history: LogOddsHistory | None, row: int, time: object) -> str:
     """Describe what is wrong and what to refit, with rows from about ``row`` on.
 
     Without a history of log odds, the evidence determines what is wrong.

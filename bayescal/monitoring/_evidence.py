@@ -236,7 +236,7 @@ class Evidence:
             setattr(self, name, array)
 
 
-def _finite_or_none(value: Any) -> Any:
+def _finite_or_none(value: object) -> object:
     """Replace infinities in nested lists by None, because JSON has no infinity."""
     if isinstance(value, list):
         return [_finite_or_none(entry) for entry in value]

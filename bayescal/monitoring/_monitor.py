@@ -27,7 +27,7 @@ from bayescal.monitoring._action import advise
 from bayescal.monitoring._alternatives import BinaryAlternatives, MulticlassAlternatives
 from bayescal.monitoring._course import Course
 from bayescal.monitoring._evidence import Evidence, without
-from bayescal.monitoring._region import History, Region, look_stride
+from bayescal.monitoring._region import LogOddsHistory, Region, look_stride
 from bayescal.monitoring._times import Time, known_times, plain_time, read_times, to_text
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Monitor:
         #: Names of the labels in data frames; columns of later ones may have another order.
         self._labels: list[str] | None = None
         self._evidence: list[Evidence] = []
-        self._histories: list[History] = []
+        self._histories: list[LogOddsHistory] = []
         self._course = Course()
         #: Time stamps, by row, of rows that may be asked for.
         self._times: dict[int, Time] = {}
@@ -245,7 +245,7 @@ class Monitor:
             return
         alternatives = BinaryAlternatives()
         self._evidence = [Evidence(alternatives) for _ in range(k)]
-        self._histories = [History() for _ in range(k)]
+        self._histories = [LogOddsHistory() for _ in range(k)]
 
     def _add(self, p: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> None:
         """Add checked rows."""
@@ -409,7 +409,7 @@ class Monitor:
             (m, 2), their ends. See :meth:`slope_interval`.
         """
         self._check_slopes(label)
-        history = self._histories[label] if self._histories else History()
+        history = self._histories[label] if self._histories else LogOddsHistory()
         level = np.log(self.alpha)
         regions = [
             Region(history.terms_of(look.cells, look.counts), level + look.log_evidence)
@@ -424,7 +424,7 @@ class Monitor:
     def _region(self, label: int) -> Region:
         self._check_slopes(label)
         if not self._evidence:
-            return Region(History().terms(), -np.inf)
+            return Region(LogOddsHistory().terms(), -np.inf)
         threshold = np.log(self.alpha) + self._evidence[label].log_plain_evidence
         return Region(self._histories[label].terms(), threshold)
 

@@ -40,7 +40,7 @@ class Look(NamedTuple):
     counts: np.ndarray
 
 
-class History:
+class LogOddsHistory:
     """Weights of both labels in cells of log odds, and mean log odds of the cells."""
 
     def __init__(self) -> None:

@@ -124,8 +124,8 @@ def by_size(
             ax.set_xscale("log")
         _tick_sizes(ax, x)
     ends = ax.get_axes_locator()
-    if not isinstance(ends, _Labels):
-        ends = _Labels()
+    if not isinstance(ends, _LineLabels):
+        ends = _LineLabels()
     for j in range(table.shape[1]):
         style = next_style(ax)
         y = table[:, j]
@@ -229,7 +229,7 @@ def _tick_sizes(ax: Any, sizes: np.ndarray) -> None:
     ax.xaxis.set_minor_formatter(NullFormatter())
 
 
-class _Labels:
+class _LineLabels:
     """Names at the right border, spread out whenever the axes are positioned.
 
     Matplotlib asks for the position of the axes before drawing them, and after a change of size.

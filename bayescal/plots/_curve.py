@@ -12,7 +12,7 @@ from bayescal.data.checks import check_level, check_names
 from bayescal.data.fitted import is_fitted
 from bayescal.inference.prediction import Prediction
 from bayescal.plots._inputs import Predictor, read_vector
-from bayescal.plots._maps import Map, common_scores
+from bayescal.plots._maps import BinaryMap, common_scores
 from bayescal.plots.style import draw_legend, gray, label_axes, literal, new_axes, next_style, tidy
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _draw_maps(
         check_names(given, "x")
     if level is not None:
         level = check_level(level)
-    maps = {name: Map(map_) for name, map_ in (given if several else {label: given}).items()}
+    maps = {name: BinaryMap(map_) for name, map_ in (given if several else {label: given}).items()}
     kinds = {map_.inputs for map_ in maps.values()}
     if len(kinds) > 1:
         raise ValueError(f"x must be calibrators with the same inputs, got {sorted(kinds)}")

@@ -17,7 +17,7 @@ _WAY, _BEYOND = 0.99, 0.05
 _FARTHEST = 1e9
 
 
-class Map:
+class BinaryMap:
     """The probability of the second class as a function of probability, log odds or score."""
 
     def __init__(self, calibrator: Predictor) -> None:
@@ -57,7 +57,7 @@ class Map:
         return np.stack([1 - at, at] if self.inputs == "probs" else [-at / 2, at / 2], axis=1)
 
 
-def common_scores(maps: list[Map]) -> np.ndarray:
+def common_scores(maps: list[BinaryMap]) -> np.ndarray:
     """Return the numbers (m,) at which maps with the same inputs are drawn."""
     if maps[0].inputs == "probs":
         even = np.linspace(0, 1, _POINTS)
@@ -69,7 +69,7 @@ def common_scores(maps: list[Map]) -> np.ndarray:
     return np.linspace(low - more, high + more, _POINTS)
 
 
-def _interval(map_: Map) -> tuple[float, float]:
+def _interval(map_: BinaryMap) -> tuple[float, float]:
     """Return the ends of an interval in which a map makes most of its change, up and down."""
     farthest = np.arcsinh(_FARTHEST)
     at = np.sinh(np.linspace(-farthest, farthest, _POINTS))

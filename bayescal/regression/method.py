@@ -14,9 +14,14 @@ from bayescal._core.minimization.optimize import Minimum
 from bayescal._core.shapes import Float, Shaped
 from bayescal.data.checks import check_choice, check_count, check_real, check_strength
 from bayescal.data.folds.deal import fold_features
-from bayescal.regression.binary.choose import Grid, choose, choose_on_host
+from bayescal.regression.binary.choose import CandidateGrid, choose, choose_on_host
 from bayescal.regression.binary.fit import fit_single, on_host
-from bayescal.regression.binary.objective import BinaryDesign, Distribution, Prior, Regression
+from bayescal.regression.binary.objective import (
+    BinaryDesign,
+    CoefficientPrior,
+    Distribution,
+    Regression,
+)
 from bayescal.regression.binary.posterior import Draws, Target, sample
 from bayescal.regression.model import regression_sites
 from bayescal.smoothing import instance_targets, platt_targets
@@ -41,8 +46,8 @@ PRESETS: dict[str, dict[str, str]] = {
 STRENGTHS = np.geomspace(1e-5, 1e3, 9)
 SMOOTHINGS = np.geomspace(1e-5, 1e-1, 40)
 #: Gelman et al. (2008).
-CAUCHY = Prior(0.0, 2.5, 1.0)
-INTERCEPT = Prior(0.0, 10.0, 1.0)
+CAUCHY = CoefficientPrior(0.0, 2.5, 1.0)
+INTERCEPT = CoefficientPrior(0.0, 10.0, 1.0)
 
 
 class Scaling(NamedTuple):
@@ -144,7 +149,7 @@ class Method:
         l1_fraction = {"l1": 1.0, "elasticnet": self.l1_ratio}.get(self.penalty or "", 0.0)
         best, losses = 0, None
         if len(strengths) > 1:
-            grid = Grid(targets, l1_fraction * strengths, (1 - l1_fraction) * strengths)
+            grid = CandidateGrid(targets, l1_fraction * strengths, (1 - l1_fraction) * strengths)
             best, losses = self._cross_validate(x, y, weights, grid)
         if self.smoothing == "cv":
             smoothing = float(SMOOTHINGS[best])
@@ -167,7 +172,7 @@ class Method:
         return y + constant * (1.0 - 2 * y)
 
     def _cross_validate(
-        self, x: Features, y: Labels, weights: PerRow, grid: Grid[np.ndarray]
+        self, x: Features, y: Labels, weights: PerRow, grid: CandidateGrid[np.ndarray]
     ) -> tuple[int, Float[np.ndarray, "candidates folds"]]:
         """Return the best candidate, and the held-out losses of all candidates."""
         folds = fold_features(x, y, weights, self.folds)
@@ -207,13 +212,13 @@ class Method:
         # The prior of the coefficients: Cauchy, or the normal one that equals the squared penalty.
         spread = CAUCHY.scale if settled.l2 == 0 else settled.l2**-0.5
         heavy = 1.0 if settled.l2 == 0 else 0.0
-        prior = Prior(
+        prior = CoefficientPrior(
             np.zeros(1 + d),
             np.r_[INTERCEPT.scale, np.full(d, spread)],
             np.concatenate([[1.0], np.full(d, heavy)]),
         )
         target = Target(BinaryDesign(columns, settled.targets, weights), np.zeros(1 + d), prior)
-        coef_prior: Prior | Distribution = Prior(0.0, spread, heavy)
+        coef_prior: CoefficientPrior | Distribution = CoefficientPrior(0.0, spread, heavy)
         if self.coef_prior is not None and not isinstance(self.coef_prior, str):
             coef_prior = self.coef_prior
             is_coefficient = np.concatenate([[0.0], np.ones(d)])

@@ -12,7 +12,7 @@ from bayescal._core.arrays import AnyArray, Array
 from bayescal._core.execution.threads import RUNNING_MODEL
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.shapes import Float, Int, Shaped
-from bayescal.regression.binary.objective import Distribution, Prior
+from bayescal.regression.binary.objective import CoefficientPrior, Distribution
 
 if TYPE_CHECKING:
     import numpyro.distributions as dist
@@ -95,7 +95,9 @@ def potential(
 
 
 def regression_sites(
-    intercept: Prior | Distribution | None, coef: Prior | Distribution | None, d: int
+    intercept: CoefficientPrior | Distribution | None,
+    coef: CoefficientPrior | Distribution | None,
+    d: int,
 ) -> Sites:
     """Make the sites of an intercept and d coefficients; None is a flat density.
 
@@ -110,7 +112,7 @@ def regression_sites(
     return Sites(laws)
 
 
-def log_odds_sites(prior: Prior, positive: Shaped[Array, " parameters"]) -> Sites:
+def log_odds_sites(prior: CoefficientPrior, positive: Shaped[Array, " parameters"]) -> Sites:
     """Make the sites of parameters, of which some are ``positive``.
 
     The prior of a positive parameter is that of its logarithm. Other parameters are in units of
@@ -161,11 +163,11 @@ def theta_names(p: int) -> list[str]:
     return [f"theta_{j}" for j in range(p)]
 
 
-def as_distribution(law: Prior | Distribution) -> dist.Distribution:
-    """Convert a ``Prior`` of one coefficient to NumPyro; return a distribution unchanged."""
+def as_distribution(law: CoefficientPrior | Distribution) -> dist.Distribution:
+    """Convert the prior of one coefficient to NumPyro; return a distribution unchanged."""
     import numpyro.distributions as dist
 
-    if not isinstance(law, Prior):
+    if not isinstance(law, CoefficientPrior):
         return cast(dist.Distribution, law)
     kind = dist.Cauchy if law.cauchy else dist.Normal
     return kind(law.center, law.scale)

@@ -10,7 +10,7 @@ import numpy as np
 from bayescal._core.arrays import AnyArray
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.shapes import Float, Shaped
-from bayescal.regression.binary.objective import BinaryDesign, Distribution, Prior
+from bayescal.regression.binary.objective import BinaryDesign, CoefficientPrior, Distribution
 from bayescal.regression.method import CAUCHY, INTERCEPT, Method, Settled, scaling_for
 from bayescal.regression.model import (
     Laws,
@@ -71,13 +71,13 @@ def regression_model(
     centered = prior is not None or sampled
     both = settled.l1 and settled.l2
 
-    def coef_law() -> Prior | Distribution | None:
+    def coef_law() -> CoefficientPrior | Distribution | None:
         import numpyro.distributions as dist
 
         if isinstance(prior, str):
-            return Prior(0.0, CAUCHY.scale / scaling.scale, CAUCHY.cauchy)
+            return CoefficientPrior(0.0, CAUCHY.scale / scaling.scale, CAUCHY.cauchy)
         if settled.l2 and not settled.l1:
-            return Prior(0.0, settled.l2**-0.5, 0.0)
+            return CoefficientPrior(0.0, settled.l2**-0.5, 0.0)
         if settled.l1 and not settled.l2:
             return dist.Laplace(0.0, 1 / settled.l1)
         return prior
@@ -105,7 +105,7 @@ def regression_model(
 
 def log_odds_model(
     design: BinaryDesign[np.ndarray],
-    prior: Prior | None,
+    prior: CoefficientPrior | None,
     penalty: Float[np.ndarray, " parameters"],
     positive: Shaped[np.ndarray, " parameters"],
     describe: Callable[[Float[jax.Array, " parameters"]], Mapping[str, AnyArray]],

@@ -38,7 +38,7 @@ class Cell(NamedTuple):
         return f"{self.n_train} {self.class_ratio!r}"
 
 
-class Keys(NamedTuple):
+class DataSetKeys(NamedTuple):
     """Random keys of data sets, each of shape (b,)."""
 
     parameters: jax.Array
@@ -83,7 +83,7 @@ def _described(value: object) -> object:
     return np.asarray(value, np.float64).tolist()
 
 
-def keys_of(cell: Cell, key: jax.Array, first: int, count: int) -> Keys:
+def keys_of(cell: Cell, key: jax.Array, first: int, count: int) -> DataSetKeys:
     """Make the keys of the data sets from number ``first`` on.
 
     They depend on the configuration and the number, not on the position among other configurations,
@@ -93,9 +93,9 @@ def keys_of(cell: Cell, key: jax.Array, first: int, count: int) -> Keys:
     """
     prior_key = fold_in_text(key, digest_of(cell.prior))
 
-    def keys_of_number(number: Array) -> Keys:
+    def keys_of_number(number: Array) -> DataSetKeys:
         parameters, train, test = jax.random.split(jax.random.fold_in(prior_key, number), 3)
-        return Keys(parameters, fold_in_text(train, cell.sizes), test)
+        return DataSetKeys(parameters, fold_in_text(train, cell.sizes), test)
 
     with float64():
         return jax.vmap(keys_of_number)(np.arange(first, first + count))
@@ -112,7 +112,7 @@ def class_counts(n: int, ratio: float) -> tuple[int, int]:
     return n - ones, ones
 
 
-class Block(NamedTuple):
+class DataSetBlock(NamedTuple):
     """Data sets of a configuration: scores (b, n) and (b, m), labels (n,) and (m,).
 
     All have the same labels, since class counts are fixed and the rows of a class exchangeable.
@@ -128,7 +128,7 @@ class Block(NamedTuple):
     wanted: int
 
 
-def draw_block(cell: Cell, keys: Keys, wanted: int | None = None) -> Block:
+def draw_block(cell: Cell, keys: DataSetKeys, wanted: int | None = None) -> DataSetBlock:
     """Draw a data set for each key; the result depends on nothing else."""
     y = _labels(*class_counts(cell.n_train, cell.class_ratio))
     test_y = _labels(*class_counts(cell.n_test, 0.5))
@@ -136,7 +136,7 @@ def draw_block(cell: Cell, keys: Keys, wanted: int | None = None) -> Block:
         parameters = _parameters(cell.prior, keys.parameters)
         x = _observe(cell.prior.family, parameters, keys.train, jnp.asarray(y))
         test_x = _observe(cell.prior.family, parameters, keys.test, jnp.asarray(test_y))
-    return Block(x, y, test_x, test_y, parameters, len(x) if wanted is None else wanted)
+    return DataSetBlock(x, y, test_x, test_y, parameters, len(x) if wanted is None else wanted)
 
 
 def _labels(zeros: int, ones: int) -> np.ndarray:

@@ -20,14 +20,14 @@ from bayescal._core.numerics import sigmoid
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning, ignored
 from bayescal.models import Family, Prior
 from bayescal.posterior import posterior
-from bayescal.regression.binary.choose import Grid, choose
+from bayescal.regression.binary.choose import CandidateGrid, choose
 from bayescal.regression.binary.fit import fit_many
 from bayescal.regression.binary.objective import Regression
 from bayescal.regression.method import CAUCHY, INTERCEPT, SMOOTHINGS, STRENGTHS
 from bayescal.regression.model import as_distribution
 from bayescal.smoothing import platt_targets
 from bayescal.smoothing.instance import batched_instance_targets
-from bayescal.sweeps._cells import Block, Cell, describe_estimator, digest_of
+from bayescal.sweeps._cells import Cell, DataSetBlock, describe_estimator, digest_of
 from bayescal.sweeps._identity import digest_of_function
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Recipe(ABC):
         """Return what distinguishes equal recipes from others, as JSON can represent it."""
 
     @abstractmethod
-    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: Shared) -> Answer:
+    def answer(self, cell: Cell, block: DataSetBlock, key: jax.Array, shared: Shared) -> Answer:
         """Fit each training set, and predict at its test points.
 
         ``shared`` keeps what other recipes for the same block can use.
@@ -75,7 +75,7 @@ class Recipe(ABC):
 
 
 @dataclass(frozen=True)
-class Logistic(Recipe):
+class LogisticRecipe(Recipe):
     """A preset of logistic regression."""
 
     name: str
@@ -84,7 +84,7 @@ class Logistic(Recipe):
     def identity(self) -> list[object]:
         return ["logistic", self.name]
 
-    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: Shared) -> Answer:
+    def answer(self, cell: Cell, block: DataSetBlock, key: jax.Array, shared: Shared) -> Answer:
         lines = fit_lines(self.name, block.x, block.y)
         with float64():
             log_odds = lines.intercept[:, None] + lines.slope[:, None] * block.test_x
@@ -111,7 +111,7 @@ class Informed(Recipe):
         belief = [] if self.prior is None else [digest_of(self.prior)]
         return ["informed", self.method, self.integrator, self.num_samples, *belief]
 
-    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: Shared) -> Answer:
+    def answer(self, cell: Cell, block: DataSetBlock, key: jax.Array, shared: Shared) -> Answer:
         options = {"integrator": self.integrator, "num_samples": self.num_samples, "key": key}
         options["class_prior"] = 0.5  # test sets are balanced, whatever training sets are
         prior = cell.prior if self.prior is None else self.prior
@@ -135,13 +135,13 @@ class Optimal(Recipe):
     def identity(self) -> list[object]:
         return ["optimal"]
 
-    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: Shared) -> Answer:
+    def answer(self, cell: Cell, block: DataSetBlock, key: jax.Array, shared: Shared) -> Answer:
         with float64():
             log_odds = _known(cell.prior.family, block.parameters, block.test_x)
         return Answer(log_odds)
 
 
-class Estimator(Recipe):
+class EstimatorRecipe(Recipe):
     """A scikit-learn classifier or a calibrator of raw scores, fitted to each data set in turn."""
 
     one_by_one = True
@@ -153,7 +153,7 @@ class Estimator(Recipe):
     def identity(self) -> list[object]:
         return ["estimator", *describe_estimator(self.estimator)]
 
-    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: Shared) -> Answer:
+    def answer(self, cell: Cell, block: DataSetBlock, key: jax.Array, shared: Shared) -> Answer:
         from sklearn.base import clone
 
         x, test = np.asarray(block.x), np.asarray(block.test_x)
@@ -179,7 +179,7 @@ class Function(Recipe):
     def identity(self) -> list[object]:
         return ["function", digest_of_function(self.function)]
 
-    def answer(self, cell: Cell, block: Block, key: jax.Array, shared: Shared) -> Answer:
+    def answer(self, cell: Cell, block: DataSetBlock, key: jax.Array, shared: Shared) -> Answer:
         x, test = np.asarray(block.x), np.asarray(block.test_x)
         results = [
             np.asarray(self.function(scores, block.y, points), float)
@@ -240,18 +240,27 @@ def fit_lines(name: str, x: jax.Array, y: np.ndarray) -> Lines:
         return Lines(fits.intercept - slope * mean, slope, fits.status)
 
 
-def _grid(name: str, y: np.ndarray) -> Grid:
+def _grid(name: str, y: np.ndarray) -> CandidateGrid:
     if name == "smoothed":
         zero = jnp.zeros(len(SMOOTHINGS))
-        return Grid(jnp.asarray(y + SMOOTHINGS[:, None] * (1.0 - 2 * y)), zero, zero)
+        return CandidateGrid(jnp.asarray(y + SMOOTHINGS[:, None] * (1.0 - 2 * y)), zero, zero)
     strengths, zero = jnp.asarray(STRENGTHS), jnp.zeros(len(STRENGTHS))
     targets = jnp.asarray(y, float)[None]
-    return Grid(targets, strengths, zero) if name == "L1" else Grid(targets, zero, strengths)
+    return (
+        CandidateGrid(targets, strengths, zero)
+        if name == "L1"
+        else CandidateGrid(targets, zero, strengths)
+    )
 
 
 @partial(jax.jit, static_argnames="lasso")
 def _cross_validated(
-    x: jax.Array, y: jax.Array, weights: jax.Array, grid: Grid, fold: jax.Array, lasso: bool
+    x: jax.Array,
+    y: jax.Array,
+    weights: jax.Array,
+    grid: CandidateGrid,
+    fold: jax.Array,
+    lasso: bool,
 ) -> Lines:
     def fit_row(row: jax.Array) -> Lines:
         fit = choose(row[:, None], y, weights, fold, grid, FOLDS, lasso).fit
@@ -302,19 +311,19 @@ def _name(method: object) -> object:
     return getattr(method, "__name__", method) if named else method
 
 
-def _calibrator(name: str) -> Estimator:
+def _calibrator(name: str) -> EstimatorRecipe:
     """Make the recipe of a calibrator by name, for raw scores or for log odds."""
     from bayescal.calibrators.names import make_calibrator
 
     calibrator = make_calibrator(name, argument="methods")
     raw = getattr(calibrator, "domain", "real") in ("real", "order")
-    return Estimator(calibrator.set_params(inputs="scores" if raw else "logits"))
+    return EstimatorRecipe(calibrator.set_params(inputs="scores" if raw else "logits"))
 
 
 def _as_recipe(method: object) -> Recipe:
     if isinstance(method, str):
         if method in LOGISTIC:
-            return Logistic(method)
+            return LogisticRecipe(method)
         if method in INFORMED:
             return Informed(method)
         if method == OPTIMAL:
@@ -329,7 +338,7 @@ def _as_recipe(method: object) -> Recipe:
     if isinstance(method, Prior):
         return Informed(prior=method)
     if hasattr(method, "fit") and hasattr(method, "predict_proba"):
-        return Estimator(method)
+        return EstimatorRecipe(method)
     if callable(method):
         return Function(method)
     raise TypeError(

@@ -404,7 +404,7 @@ def test_interval_is_that_of_draws() -> None:
     share /= share.sum()
     cells = rng.choice(len(share), 40_000, p=share)
     offset, columns = _averaging.make_columns(
-        _averaging.Basis(
+        _averaging.FeatureBasis(
             state["inverse"], state["smoothing"], state["inducing"], state["length"][:, None]
         ),
         at,

@@ -256,7 +256,7 @@ def test_nuts_and_evidence_by_importance_sampling() -> None:
     assert posterior.divergences == 0 and posterior.r_hat.max() < 1.01
     bare = bc.GaussianProcess(inputs="logits")
     state: dict[str, Any] = bare._fit(Rows(z, y, w), 0)
-    cells = _latent.Cells(*(state[name] for name in _latent.Cells._fields))
+    cells = _latent.FittedProcesses(*(state[name] for name in _latent.FittedProcesses._fields))
     e = float(state["smoothing"])
     x = np.log((1 - e) * softmax(z * float(state["inverse"]), axis=1) + e / 3)
     draws, log_weights, evidence = importance_sample(x, y, w, state["nodes"], cells, 20_000)

@@ -690,7 +690,7 @@ def _search(answers: Any, start: Any, most: int = 200) -> tuple[np.ndarray, list
 
     objective = _search_module.Objective(np.zeros(2), 1.0, 1e-15, measure, np.inf)
     begin = _quadratic(np.asarray(start, float))
-    curvature = _search_module.Curvature(lambda gradient: 0.05 * gradient, 1.0)
+    curvature = _search_module.InverseHessian(lambda gradient: 0.05 * gradient, 1.0)
     search = _search_module.descend(objective, np.asarray(start, float), begin, curvature, 1e-12)
     asked = []
     try:
@@ -730,7 +730,7 @@ def test_a_search_that_gets_no_further_measures_once_more() -> None:
 
 
 def test_pairs_of_no_curvature_are_not_learned() -> None:
-    curvature = _search_module.Curvature(lambda gradient: gradient, 1.0)
+    curvature = _search_module.InverseHessian(lambda gradient: gradient, 1.0)
     moved = np.array([1.0, -2.0])
     assert curvature.learn(moved, -moved) is curvature
     assert curvature.learn(moved, np.zeros(2)) is curvature

@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
 from bayescal._core.minimization.optimize import (
-    Quadratic,
+    QuadraticModel,
     Status,
     iterate,
     newton,
@@ -129,7 +129,7 @@ def problem(name: str, xp: Any) -> Callable[[Any], Any]:
         if name == "cliff":  # No step lowers the value that the derivatives promise to lower.
             value = value + xp.where(xp.abs(x).sum() > 0, 1.0, 0.0)
         hessian = design.T @ (curvature[:, None] * design)
-        return Quadratic(value.sum(), slope @ xp.asarray(design), hessian)
+        return QuadraticModel(value.sum(), slope @ xp.asarray(design), hessian)
 
     return evaluate
 
@@ -160,10 +160,10 @@ def test_newton_takes_the_same_steps_on_the_host(
 def test_the_last_step_is_foreseen_where_it_gains_nothing() -> None:
     points: list[np.ndarray] = []
 
-    def evaluate(x: np.ndarray) -> Quadratic[np.ndarray]:
+    def evaluate(x: np.ndarray) -> QuadraticModel[np.ndarray]:
         points.append(x)
         grown = np.exp(x)
-        return Quadratic(np.sum(grown - 3 * x), grown - 3, np.diag(grown))
+        return QuadraticModel(np.sum(grown - 3 * x), grown - 3, np.diag(grown))
 
     start, bound = np.array([1.0, 2.0]), np.ones(2)
     looked = newton_on_host(evaluate, start, scale=1.0, bound=bound)
@@ -179,9 +179,9 @@ def test_the_last_step_is_foreseen_where_it_gains_nothing() -> None:
 def test_a_foreseen_step_that_moves_far_is_not_taken() -> None:
     """Check a function without finite minimum, where steps are long but promise little."""
 
-    def evaluate(x: np.ndarray) -> Quadratic[np.ndarray]:
+    def evaluate(x: np.ndarray) -> QuadraticModel[np.ndarray]:
         value = np.exp(-x[0]) if x[0] < 100 else 16.0
-        return Quadratic(value, -np.exp(-x), np.array([[1e-9 * np.exp(-x[0])]]))
+        return QuadraticModel(value, -np.exp(-x), np.array([[1e-9 * np.exp(-x[0])]]))
 
     def moved(x: np.ndarray, step: np.ndarray) -> np.ndarray:
         return abs(step[0])

@@ -92,7 +92,7 @@ def cases() -> list[Any]:
 
 def collect_numbers(value: Any) -> np.ndarray:
     """Collect all numbers in a result."""
-    if isinstance(value, metrics.Report):
+    if isinstance(value, metrics.MetricReport):
         value = [list(intervals.values()) for intervals in value.intervals.values()]
     if isinstance(value, list | tuple):
         parts = [collect_numbers(part) for part in value]

@@ -90,7 +90,7 @@ of_classes = pytest.mark.parametrize("k", [2, 3])
 
 
 def _numbers(value):
-    if isinstance(value, metrics.Report):
+    if isinstance(value, metrics.MetricReport):
         value = [list(item.values()) for item in value.intervals.values()]
     if isinstance(value, list | tuple):
         return np.concatenate([_numbers(item) for item in value])

@@ -327,7 +327,7 @@ def test_cauchy_prior_against_the_published_bioassay() -> None:
     doses scaled by twice their standard deviation over the four groups.
     """
     from bayescal.regression.binary.fit import fit_single
-    from bayescal.regression.binary.objective import Prior, Regression
+    from bayescal.regression.binary.objective import CoefficientPrior, Regression
 
     dose = np.array([-0.86, -0.30, -0.05, 0.73])
     z = (dose - dose.mean()) / (2 * dose.std(ddof=1))
@@ -335,7 +335,7 @@ def test_cauchy_prior_against_the_published_bioassay() -> None:
     problem = Regression(z[:, None], deaths / animals, animals, 0.0, 0.0)
     plain = fit_single(problem).x
     assert np.round(plain, 1).tolist() == [-0.1, 10.2]
-    wide, narrow = Prior(0.0, 10.0, 1.0), Prior(0.0, 2.5, 1.0)
+    wide, narrow = CoefficientPrior(0.0, 10.0, 1.0), CoefficientPrior(0.0, 2.5, 1.0)
     result = fit_single(problem._replace(prior=narrow, intercept_prior=wide)).x
     # Their algorithm approximates the mode, so only one digit agrees.
     assert np.round(result, 1).tolist() == [-0.2, 5.4]

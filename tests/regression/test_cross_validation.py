@@ -10,7 +10,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
-from bayescal.regression.binary.choose import Choice, Grid, choose, choose_on_host
+from bayescal.regression.binary.choose import CandidateGrid, Choice, choose, choose_on_host
 from tests.regression.problems import even_folds
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -30,7 +30,7 @@ def cross_validate(
     x: np.ndarray, y: np.ndarray, w: np.ndarray, targets: np.ndarray, l1: np.ndarray, l2: np.ndarray
 ) -> Choice:
     fold = even_folds(y, FOLDS)
-    grid = Grid(*map(jnp.asarray, (targets, l1, l2)))
+    grid = CandidateGrid(*map(jnp.asarray, (targets, l1, l2)))
     arrays = [jnp.asarray(a, jnp.float64) for a in (x, y, w)]
     return choose(*arrays, jnp.asarray(fold), grid, FOLDS, lasso=bool((l1 > 0).any()))
 
@@ -39,7 +39,7 @@ def run_somewhere(on_host: bool, *arguments: np.ndarray) -> tuple[int, np.ndarra
     """Return the best candidate and all losses from the host or the compiled program."""
     if on_host:
         x, y, w, *grid = arguments
-        return choose_on_host(x, y, w, even_folds(y, FOLDS), Grid(*grid), FOLDS)
+        return choose_on_host(x, y, w, even_folds(y, FOLDS), CandidateGrid(*grid), FOLDS)
     result = cross_validate(*arguments)
     return int(result.best), np.asarray(result.losses)
 

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 
 from bayescal._core.minimization.optimize import Status
 from bayescal.regression.binary.fit import Fit, fit_many, fit_single
-from bayescal.regression.binary.objective import Prior, Regression
+from bayescal.regression.binary.objective import CoefficientPrior, Regression
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -199,10 +199,10 @@ def test_weights_are_repetitions_and_zero_leaves_out() -> None:
     np.testing.assert_allclose(first.value, second.value, rtol=1e-12)
 
 
-@pytest.mark.parametrize("intercept_prior", [None, Prior(0.0, 10.0, 1.0)])
+@pytest.mark.parametrize("intercept_prior", [None, CoefficientPrior(0.0, 10.0, 1.0)])
 def test_rows_of_weight_zero_may_hold_any_number(intercept_prior: Any) -> None:
     x, t, _ = make_rows(40, 2)
-    priors = None, Prior(0.0, 2.5, 1.0), intercept_prior
+    priors = None, CoefficientPrior(0.0, 2.5, 1.0), intercept_prior
     expected = fit_single(Regression(x, t, np.ones(40), 0.0, 0.0, *priors)).x
     x, t = np.r_[x, np.full((1, 2), 1e250)], np.r_[t, 1.0]
     actual = fit_single(Regression(x, t, np.r_[np.ones(40), 0.0], 0.0, 0.0, *priors)).x

@@ -19,7 +19,7 @@ from bayescal.data.rows import Rows
 from bayescal.regression.binary.blocks import fit_binary
 from bayescal.regression.binary.fit import Fit, fit_many, fit_single
 from bayescal.regression.binary.host import MANY, fit_on_host
-from bayescal.regression.binary.objective import BinaryDesign, Prior, Regression
+from bayescal.regression.binary.objective import BinaryDesign, CoefficientPrior, Regression
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -130,9 +130,9 @@ def test_rows_without_weight_are_left_out_and_whole_weights_are_repetitions() ->
 
 
 LAWS = {
-    "cauchy": (Prior(0.0, 2.5, 1.0), dist.Cauchy(0.0, 2.5), stats.cauchy(0, 2.5)),
-    "normal": (Prior(-1.0, 0.3, 0.0), dist.Normal(-1.0, 0.3), stats.norm(-1, 0.3)),
-    "wide": (Prior(4.0, 10.0, 1.0), dist.Cauchy(4.0, 10.0), stats.cauchy(4, 10)),
+    "cauchy": (CoefficientPrior(0.0, 2.5, 1.0), dist.Cauchy(0.0, 2.5), stats.cauchy(0, 2.5)),
+    "normal": (CoefficientPrior(-1.0, 0.3, 0.0), dist.Normal(-1.0, 0.3), stats.norm(-1, 0.3)),
+    "wide": (CoefficientPrior(4.0, 10.0, 1.0), dist.Cauchy(4.0, 10.0), stats.cauchy(4, 10)),
 }
 
 
@@ -150,7 +150,7 @@ def test_written_priors_are_numpyros_with_their_derivatives(name: str) -> None:
 
 
 def test_each_coefficient_may_have_a_law_of_its_own() -> None:
-    prior = Prior(np.array([0.0, -1.0]), np.array([2.5, 0.3]), np.array([1.0, 0.0]))
+    prior = CoefficientPrior(np.array([0.0, -1.0]), np.array([2.5, 0.3]), np.array([1.0, 0.0]))
     value = prior.loss(np.array([1.2, -0.4]))[0]
     expected = -stats.cauchy(0, 2.5).logpdf(1.2), -stats.norm(-1, 0.3).logpdf(-0.4)
     np.testing.assert_allclose(value, expected, rtol=1e-13)

@@ -17,7 +17,7 @@ from scipy.special import expit
 from bayescal._core.minimization.optimize import Status, newton_on_host
 from bayescal.regression.binary import choose as cross_validation
 from bayescal.regression.binary import host
-from bayescal.regression.binary.choose import Grid, choose_on_host
+from bayescal.regression.binary.choose import CandidateGrid, choose_on_host
 from bayescal.regression.binary.fit import fit_many, fit_single
 from bayescal.regression.binary.lasso import _best_fraction, lasso_step_on_host
 from bayescal.regression.binary.objective import Regression
@@ -169,9 +169,9 @@ GRIDS = {
 }
 
 
-def grid_of(name: str, t: Array) -> Grid:
+def grid_of(name: str, t: Array) -> CandidateGrid:
     share, strengths = GRIDS[name]
-    return Grid(t[None], share * strengths, (1 - share) * strengths)
+    return CandidateGrid(t[None], share * strengths, (1 - share) * strengths)
 
 
 @pytest.mark.parametrize("name", GRIDS)
@@ -205,11 +205,11 @@ def test_losses_do_not_depend_on_the_order_of_rows_or_on_rows_without_weight() -
     fold, grid = even_folds(t.astype(int), 4), grid_of("l1", t)
     best, losses = choose_on_host(x, t, w, fold, grid, 4)
     order = np.random.default_rng(1).permutation(len(t))
-    mixed = Grid(t[None, order], grid.l1, grid.l2)
+    mixed = CandidateGrid(t[None, order], grid.l1, grid.l2)
     again = choose_on_host(x[order], t[order], w[order], fold[order], mixed, 4)
     assert again[0] == best
     np.testing.assert_allclose(again[1], losses, rtol=1e-5)
-    more = Grid(np.append(t, [0.0, 1.0])[None], grid.l1, grid.l2)
+    more = CandidateGrid(np.append(t, [0.0, 1.0])[None], grid.l1, grid.l2)
     far = np.vstack([x, np.full((2, 12), 1e200)])
     padded = choose_on_host(
         far, more.targets[0], np.append(w, [0, 0]), np.append(fold, [0, 1]), more, 4
@@ -222,7 +222,9 @@ def test_of_equal_candidates_the_first_is_best() -> None:
     x, t, w = make_rows("plain")
     strengths = np.geomspace(1e4, 1e9, 6)
     fold = even_folds(t.astype(int), 4)
-    best, losses = choose_on_host(x, t, w, fold, Grid(t[None], strengths, 0 * strengths), 4)
+    best, losses = choose_on_host(
+        x, t, w, fold, CandidateGrid(t[None], strengths, 0 * strengths), 4
+    )
     # All coefficients are zero, so the share in the other folds remains.
     for out in range(4):
         use = fold != out

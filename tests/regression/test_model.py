@@ -24,7 +24,7 @@ from bayescal._core.minimization.optimize import Status
 from bayescal._core.random import nuts
 from bayescal.regression.binary import posterior
 from bayescal.regression.binary.fit import fit_many, fit_single
-from bayescal.regression.binary.objective import Prior, Regression
+from bayescal.regression.binary.objective import CoefficientPrior, Regression
 from bayescal.regression.binary.posterior import Sums
 from bayescal.regression.model import as_distribution, potential, regression_sites, softmax_sites
 from bayescal.regression.softmax import posterior as softmax_posterior
@@ -43,9 +43,9 @@ def binary_data(n: int, d: int, seed: int = 0) -> tuple[Array, Array, Array]:
 
 
 PRIORS = {
-    "cauchy": (Prior(0.0, 2.5, 1.0), Prior(0.0, 10.0, 1.0)),
-    "normal": (Prior(-0.5, 0.7, 0.0), Prior(1.0, 3.0, 0.0)),
-    "flat intercept": (Prior(0.0, 2.5, 1.0), None),
+    "cauchy": (CoefficientPrior(0.0, 2.5, 1.0), CoefficientPrior(0.0, 10.0, 1.0)),
+    "normal": (CoefficientPrior(-0.5, 0.7, 0.0), CoefficientPrior(1.0, 3.0, 0.0)),
+    "flat intercept": (CoefficientPrior(0.0, 2.5, 1.0), None),
 }
 
 
@@ -72,7 +72,7 @@ def test_compiled_fits_through_numpyro_are_those_of_the_host(
 def test_a_prior_beside_a_penalty_and_fixed_coefficients() -> None:
     """Check that the penalty adds to the prior, which includes the coefficient fixed at zero."""
     x, y, w = binary_data(60, 3)
-    prior, free = Prior(0.3, 2.5, 1.0), np.array([1.0, 1.0, 0.0, 1.0])
+    prior, free = CoefficientPrior(0.3, 2.5, 1.0), np.array([1.0, 1.0, 0.0, 1.0])
     host = fit_single(Regression(x, y, w, 0.0, 0.8, free, prior, prior))
     law = as_distribution(prior)
     rows = [jnp.asarray(part)[None] for part in (x, y, w, 0.0, 0.8, free)]
@@ -206,7 +206,7 @@ def test_priors_of_a_part_of_the_numbers_are_refused(law: Any) -> None:
 
 def test_threads_run_models_one_after_the_other() -> None:
     """Check that threads do not interfere, since NumPyro shares one handler stack."""
-    sites = regression_sites(Prior(0.0, 1.0, 0.0), Prior(0.0, 2.0, 0.0), 2)
+    sites = regression_sites(CoefficientPrior(0.0, 1.0, 0.0), CoefficientPrior(0.0, 2.0, 0.0), 2)
     together = threading.Barrier(2)
 
     def loss(theta: jax.Array) -> jax.Array:

@@ -14,7 +14,7 @@ from scipy.special import expit
 from bayescal._core.minimization.optimize import Status
 from bayescal.regression import draws as tempered
 from bayescal.regression.binary.compress import NODES, compress
-from bayescal.regression.binary.objective import BinaryDesign, Prior
+from bayescal.regression.binary.objective import BinaryDesign, CoefficientPrior
 from bayescal.regression.binary.posterior import ScoreColumns, Target, _sums, find_mode, sample
 from bayescal.regression.model import regression_sites
 from tests.differences import curvature
@@ -37,7 +37,9 @@ def target(
 ) -> Target:
     heavy, scale = np.array(laws, float).T
     design = BinaryDesign(np.asarray(columns, float), y, w)
-    return Target(design, np.array(positive, float), Prior(np.zeros(len(laws)), scale, heavy))
+    return Target(
+        design, np.array(positive, float), CoefficientPrior(np.zeros(len(laws)), scale, heavy)
+    )
 
 
 def potential(u: Array, goal: Target, laws: list[tuple[bool, float]]) -> float:
@@ -122,7 +124,9 @@ def test_draws_of_laplace_are_normal_with_the_inverse_hessian(
 def test_a_distribution_takes_the_place_of_a_written_prior() -> None:
     columns, positive, laws = TARGETS["logistic"]
     goal = target(columns, Y, W, positive, laws)
-    wrong = goal._replace(prior=Prior(np.zeros(2), np.array([10.0, 0.01]), np.array([1.0, 0.0])))
+    wrong = goal._replace(
+        prior=CoefficientPrior(np.zeros(2), np.array([10.0, 0.01]), np.array([1.0, 0.0]))
+    )
     given = wrong._replace(distribution=dist.Cauchy(0.0, 2.5), distributed=np.array([0.0, 1.0]))
     (ours, hessian), (theirs, other) = find_mode(goal), find_mode(given)
     np.testing.assert_allclose(theirs.x, ours.x, rtol=1e-9)

@@ -25,7 +25,7 @@ def core_count() -> int:
     return os.cpu_count() or 1
 
 
-class Map(Protocol):
+class MapFunction(Protocol):
     """The signature of ``map``."""
 
     def __call__(
@@ -39,7 +39,7 @@ def in_turn(function: Callable[..., Result], /, *items: Iterable[object]) -> Ite
 
 
 @contextmanager
-def threads(worthwhile: bool = True) -> Iterator[Map]:
+def threads(worthwhile: bool = True) -> Iterator[MapFunction]:
     """Give a ``map`` whose calls run in threads, if they are worthwhile and there are cores.
 
     Results keep their order, so that sums of them do not depend on the number of cores. NumPy

@@ -72,7 +72,7 @@ class Minimum(NamedTuple, Generic[ArrayT]):
     gradient: Float[ArrayT, "*fits parameters"] | None = None
 
 
-class Quadratic(NamedTuple, Generic[ArrayT]):
+class QuadraticModel(NamedTuple, Generic[ArrayT]):
     """A function's value, gradient and Hessian at a point."""
 
     value: Float[ArrayT, ""]
@@ -132,7 +132,7 @@ def negligible(
 
 
 def newton(
-    evaluate: Callable[[jax.Array], Quadratic[jax.Array]],
+    evaluate: Callable[[jax.Array], QuadraticModel[jax.Array]],
     start: jax.Array,
     *,
     scale: jax.Array | float,
@@ -190,7 +190,7 @@ def newton(
         return yes, x, here, step, decrement, damping, status
 
     infinite = jnp.full((), jnp.inf, dtype)
-    nowhere = Quadratic(infinite, jnp.zeros_like(start), jnp.zeros_like(eye))
+    nowhere = QuadraticModel(infinite, jnp.zeros_like(start), jnp.zeros_like(eye))
     unknown = jnp.full((), -1)
     state = (no, start, nowhere, nothing, infinite, jnp.zeros((), dtype), unknown)
     number, _, x, here, step, decrement, _, status = iterate(once, state, max_iterations)
@@ -202,7 +202,7 @@ def newton(
 
 @np.errstate(all="ignore")
 def newton_on_host(
-    evaluate: Callable[[np.ndarray], Quadratic[np.ndarray]],
+    evaluate: Callable[[np.ndarray], QuadraticModel[np.ndarray]],
     start: np.ndarray,
     *,
     scale: float,

@@ -22,7 +22,7 @@ from bayescal.data.given import EVERYWHERE
 from bayescal.data.rows import Rows, Source
 from bayescal.data.scores import FAR, bounded
 from bayescal.regression.binary.compress import count_in_bins
-from bayescal.regression.binary.objective import BinaryDesign, Prior
+from bayescal.regression.binary.objective import BinaryDesign, CoefficientPrior
 from bayescal.regression.binary.posterior import Draws, ScoreColumns, Target, sample
 from bayescal.regression.numpyro_models import Model, log_odds_model
 from bayescal.regression.rows import binary_fit
@@ -280,7 +280,7 @@ class _Standardized:
             penalty_scale = self.scale / np.sqrt(np.where(penalized, penalty, 1))
             scale = np.where(penalized, penalty_scale, scale)
             is_cauchy = np.where(penalized, 0.0, is_cauchy)
-        self.prior = Prior(np.zeros(p), scale, is_cauchy)
+        self.prior = CoefficientPrior(np.zeros(p), scale, is_cauchy)
 
     def columns(self, scores: np.ndarray) -> np.ndarray:
         """Compute the standardized columns (p, m)."""

@@ -28,7 +28,7 @@ LOG_SCALE = 1.5
 differences = partial(numerics.differences, lowest=-1e100)
 
 
-class Columns(NamedTuple):
+class CenteredLogits(NamedTuple):
     """Logits of rows minus the largest logit of the row, classes first (k, b)."""
 
     below: Array
@@ -40,17 +40,17 @@ class Columns(NamedTuple):
 
 
 #: Called with rows, the ``unit`` that logits are divided by, and whether precision is ``single``.
-ColumnLayout: TypeAlias = Callable[..., Columns]
+ColumnLayout: TypeAlias = Callable[..., CenteredLogits]
 
 
-def columns_of_logits(rows: Rows, unit: float, single: bool) -> Columns:
+def columns_of_logits(rows: Rows, unit: float, single: bool) -> CenteredLogits:
     """Lay out rows with classes first, so that sums over classes are sums of long vectors."""
     logits, xp = rows.scores.T, namespace(rows.scores)
     logits = np.ascontiguousarray(logits) if on_host(logits) else logits
     below = logits / unit if unit != 1 else logits
     below = below - below.max(axis=0)
     label = below[rows.y, xp.arange(below.shape[1])].astype(float)
-    return Columns(below.astype(np.float32 if single else float), label, rows.weights)
+    return CenteredLogits(below.astype(np.float32 if single else float), label, rows.weights)
 
 
 _LAYOUT = partial(columns_of_logits, unit=1.0)
@@ -82,7 +82,7 @@ class ScaleLoss:
         return float(sums["value"]), float(sums["slope"]), float(sums["curvature"])
 
 
-def _terms(s: float, columns: Columns) -> Sums:
+def _terms(s: float, columns: CenteredLogits) -> Sums:
     """Compute the loss of rows and its first two derivatives at s."""
     below, label, weights, offset = columns
     xp = namespace(below)

@@ -90,7 +90,7 @@ class Plan(NamedTuple):
         return self.slots[member]
 
 
-class Designs(ABC):
+class StackDesigns(ABC):
     """Rows and their folds, as used by fits."""
 
     #: The number of folds; with one fold, no rows are held out.

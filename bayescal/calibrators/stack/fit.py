@@ -11,7 +11,7 @@ import numpy as np
 
 from bayescal._core.arrays import AnyArray, XArray, namespace, on_host
 from bayescal._core.execution.blas import single_threaded_blas
-from bayescal._core.execution.threads import Map, in_turn, threads
+from bayescal._core.execution.threads import MapFunction, in_turn, threads
 from bayescal._core.minimization.optimize import Status, newton_on_interval
 from bayescal._core.numerics import differences, softmax
 from bayescal._core.shapes import Float, Int
@@ -30,12 +30,12 @@ from bayescal.calibrators.multiclass.members import (
     smooth,
 )
 from bayescal.calibrators.multiclass.scale import ScaleLoss, sample_inverse
-from bayescal.calibrators.stack.designs import ALL, Designs, Job, Plan
+from bayescal.calibrators.stack.designs import ALL, Job, Plan, StackDesigns
 from bayescal.calibrators.stack.folds import fold_rows
 from bayescal.calibrators.stack.in_memory import InMemory, make_blocks
 from bayescal.calibrators.stack.kernels import (
     SMALL,
-    Block,
+    FeatureBlock,
     Losses,
     Scale,
     design_and_probabilities,
@@ -47,7 +47,7 @@ from bayescal.calibrators.stack.kernels import (
 from bayescal.calibrators.stack.metric import Metric, Parts, approximation, plain_approximation
 from bayescal.calibrators.stack.mixture import mix
 from bayescal.calibrators.stack.on_device import OnDevice
-from bayescal.calibrators.stack.search import Curvature, Descent, Objective, descend
+from bayescal.calibrators.stack.search import Descent, InverseHessian, Objective, descend
 from bayescal.data.folds.deal import FoldedRows
 from bayescal.data.rows import Rows
 from bayescal.regression.binary.posterior import Draws
@@ -83,7 +83,7 @@ class Stack(NamedTuple):
     thetas: list[np.ndarray]
 
 
-class Fitted(NamedTuple):
+class FittedStack(NamedTuple):
     """A stack fitted to rows in memory, and statistics of these rows."""
 
     stack: Stack
@@ -141,7 +141,7 @@ def find_basis(members: Sequence[Member], rows: Rows, scale: Scale) -> Basis:
 
 def fit_stack(
     members: Sequence[Member], scores: XArray, y: np.ndarray, weights: np.ndarray, count: int
-) -> Fitted:
+) -> FittedStack:
     """Fit all members to all rows, and to the rows outside each of ``count`` folds."""
     host = on_host(scores)
     with single_threaded_blas() if host else nullcontext():
@@ -164,7 +164,7 @@ def fit_stack(
                 designs, plan, sample, count_units(weights), dtype, map_fn
             )
             held = designs.held_out(without) if folds.count > 1 else None
-    return Fitted(Stack(scale, plan.basis, thetas), folds, held, sample)
+    return FittedStack(Stack(scale, plan.basis, thetas), folds, held, sample)
 
 
 def count_units(weights: np.ndarray) -> float:
@@ -174,7 +174,12 @@ def count_units(weights: np.ndarray) -> float:
 
 
 def fit_members(
-    designs: Designs, plan: Plan, sample: Rows, units: float, dtype: type[np.floating], map_fn: Map
+    designs: StackDesigns,
+    plan: Plan,
+    sample: Rows,
+    units: float,
+    dtype: type[np.floating],
+    map_fn: MapFunction,
 ) -> tuple[list[np.ndarray], dict[Job, np.ndarray]]:
     """Fit all members to all rows and, starting from these fits, to the rows outside each fold.
 
@@ -198,7 +203,7 @@ def fit_members(
     if starts:
         begin = designs.losses({Job(i): start for i, start in starts.items()})
         measured = {
-            i: Curvature(measure(plan, blocks, i, start), 1.0) for i, start in starts.items()
+            i: InverseHessian(measure(plan, blocks, i, start), 1.0) for i, start in starts.items()
         }
         fits = fits._replace(curvatures=fits.curvatures | measured)
         whole |= fits.run(begin, starts, tolerance)
@@ -214,10 +219,10 @@ def fit_members(
 class Fits(NamedTuple):
     """Common inputs of the fits of members: rows, a sample of rows, and initial curvatures."""
 
-    designs: Designs
+    designs: StackDesigns
     plan: Plan
-    sample: list[Block]
-    curvatures: dict[int, Curvature]
+    sample: list[FeatureBlock]
+    curvatures: dict[int, InverseHessian]
 
     @property
     def zeros(self) -> list[np.ndarray]:
@@ -241,7 +246,7 @@ class Fits(NamedTuple):
         begin: Mapping[Job, Losses],
         thetas: Sequence[np.ndarray] | Mapping[int, np.ndarray],
         tolerance: float,
-    ) -> dict[Job, tuple[np.ndarray, Curvature]]:
+    ) -> dict[Job, tuple[np.ndarray, InverseHessian]]:
         """Fit jobs from the parameters of their members, at which the losses are known."""
         searches = {
             job: self._search(job, thetas[job.member], losses, tolerance)
@@ -269,12 +274,14 @@ class Fits(NamedTuple):
         return descend(*given, tolerance, KERNEL_FOLD_SHARE if curved else FOLD_SHARE)
 
 
-def first_metrics(plan: Plan, blocks: Sequence[Block], map_fn: Map) -> dict[int, Curvature]:
+def first_metrics(
+    plan: Plan, blocks: Sequence[FeatureBlock], map_fn: MapFunction
+) -> dict[int, InverseHessian]:
     """Compute the curvature of members without a kernel at zero, from one Hessian."""
     method, slot = plain_approximation(plan.plain), plan.slot(ALL)
     zero = split(np.zeros(plan.plain.length, blocks[0].x.dtype), slot.sizes)
 
-    def sums(block: Block) -> tuple[np.ndarray, ...]:
+    def sums(block: FeatureBlock) -> tuple[np.ndarray, ...]:
         return method.sums(*design_and_probabilities(block, zero, slot.part))
 
     total = [np.sum(parts, axis=0) for parts in zip(*map_fn(sums, blocks), strict=True)]
@@ -282,13 +289,13 @@ def first_metrics(plan: Plan, blocks: Sequence[Block], map_fn: Map) -> dict[int,
     metrics = map_fn(lambda i: method.invert(total, plan.members[i]), plain)
     rough = isinstance(method, Parts)
     return {
-        i: Curvature(metric, 0.5 if rough and plan.slot(i).sizes[1] > 1 else 1.0)
+        i: InverseHessian(metric, 0.5 if rough and plan.slot(i).sizes[1] > 1 else 1.0)
         for i, metric in zip(plain, metrics, strict=True)
     }
 
 
 def measure(
-    plan: Plan, blocks: Sequence[Block], member: int, theta: Float[np.ndarray, " parameters"]
+    plan: Plan, blocks: Sequence[FeatureBlock], member: int, theta: Float[np.ndarray, " parameters"]
 ) -> Metric:
     """Compute the inverse Hessian of a member at its parameters."""
     chosen, slot = plan.members[member], plan.slot(member)

@@ -17,7 +17,7 @@ from bayescal.calibrators.base.draws import row_blocks
 from bayescal.calibrators.base.report import loss_moments, row_losses_of_logits
 from bayescal.calibrators.multiclass.members import Member
 from bayescal.calibrators.multiclass.scale import ScaleLoss
-from bayescal.calibrators.stack.designs import ALL, Designs, Job, Plan
+from bayescal.calibrators.stack.designs import ALL, Job, Plan, StackDesigns
 from bayescal.calibrators.stack.fit import (
     FAR,
     Stack,
@@ -29,7 +29,7 @@ from bayescal.calibrators.stack.fit import (
 from bayescal.calibrators.stack.folds import bucket_mass, row_keys, sample_hashes
 from bayescal.calibrators.stack.kernels import (
     ROUNDING,
-    Block,
+    FeatureBlock,
     Losses,
     Scale,
     block_rows,
@@ -72,7 +72,7 @@ class Folded:
         """The number of folds; with one fold, no rows are held out."""
         return self.buckets.count
 
-    def blocks(self, rows: Rows) -> Iterator[tuple[int, Rows, np.ndarray, Block]]:
+    def blocks(self, rows: Rows) -> Iterator[tuple[int, Rows, np.ndarray, FeatureBlock]]:
         """Yield for parts of the rows: the fold, the rows, their unit weights, and inputs of fits.
 
         A row of weight w that is divided between folds, or merged with equal rows, keeps the
@@ -94,7 +94,9 @@ class Folded:
                 )
                 yield fold, part_rows, units[index[part]], block
 
-    def held_out(self, thetas: Mapping[Job, np.ndarray], fold: int, block: Block) -> np.ndarray:
+    def held_out(
+        self, thetas: Mapping[Job, np.ndarray], fold: int, block: FeatureBlock
+    ) -> np.ndarray:
         """Compute log probabilities (n, members) of labels by fits without the fold."""
         logs = []
         for i in range(len(self.plan.members)):
@@ -103,7 +105,7 @@ class Folded:
         return np.stack(logs, axis=1)
 
 
-class InBlocks(Designs):
+class InBlocks(StackDesigns):
     """Rows that are read anew for each step of all members and folds."""
 
     rounding = ROUNDING[np.dtype(np.float64)]

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from bayescal._core.execution.threads import Map
+from bayescal._core.execution.threads import MapFunction
 from bayescal._core.minimization.optimize import run_together
 from bayescal.calibrators.multiclass.members import Layout
-from bayescal.calibrators.stack.designs import ALL, Designs, Job, Plan
+from bayescal.calibrators.stack.designs import ALL, Job, Plan, StackDesigns
 from bayescal.calibrators.stack.kernels import (
     ROUNDING,
-    Block,
+    FeatureBlock,
     Losses,
     Scale,
     block_rows,
@@ -30,17 +30,19 @@ from bayescal.regression.softmax.objective import split
 _MAX_SCORES_TOGETHER = 1 << 12
 
 
-def make_blocks(rows: Rows, scale: Scale, plan: Plan, dtype: type[np.floating]) -> list[Block]:
+def make_blocks(
+    rows: Rows, scale: Scale, plan: Plan, dtype: type[np.floating]
+) -> list[FeatureBlock]:
     """Make the inputs of fits, in blocks that fit in the processor's cache."""
     parts = block_rows(len(rows.y), plan.layout.k)
     return [make_block(rows.take(part), scale, plan.layout, plan.basis, dtype) for part in parts]
 
 
-class InMemory(Designs):
+class InMemory(StackDesigns):
     """Blocks of the rows of each fold; ``each`` maps a function, perhaps in threads."""
 
     def __init__(
-        self, rows: Rows, fold: np.ndarray, scales: Sequence[Scale], plan: Plan, map_fn: Map
+        self, rows: Rows, fold: np.ndarray, scales: Sequence[Scale], plan: Plan, map_fn: MapFunction
     ) -> None:
         dtype = working_type(rows.scores.size)
         self.count, self.rounding = len(scales), ROUNDING[np.dtype(dtype)]
@@ -50,7 +52,7 @@ class InMemory(Designs):
         self._together = rows.scores.size <= _MAX_SCORES_TOGETHER
         self._groups = groups = [np.flatnonzero(fold == i) for i in range(self.count)]
 
-        def blocks(index: np.ndarray, scale: Scale) -> list[Block]:
+        def blocks(index: np.ndarray, scale: Scale) -> list[FeatureBlock]:
             return make_blocks(rows.take(index), scale, plan, dtype)
 
         by_fold = list(map_fn(blocks, groups, [plan.scale] * self.count))
@@ -120,7 +122,7 @@ class InMemory(Designs):
                 result[job] = value, gradient[positions]
         return result
 
-    def _blocks(self, job: Job) -> list[Block]:
+    def _blocks(self, job: Job) -> list[FeatureBlock]:
         if job.fold == ALL:
             return self._all
         return (self._only if job.only else self._without)[job.fold]

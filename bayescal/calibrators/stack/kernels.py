@@ -32,7 +32,7 @@ class Scale(NamedTuple):
     smoothing: float
 
 
-class Block(NamedTuple):
+class FeatureBlock(NamedTuple):
     """Features (m, n), log probabilities (k, n) and confidence (4, n); rows of data are columns."""
 
     features: Float[np.ndarray, "all_features rows"]
@@ -63,12 +63,12 @@ def smooth_columns(
 
 def make_block(
     rows: Rows, scale: Scale, layout: Layout, basis: Basis, dtype: type[np.floating]
-) -> Block:
+) -> FeatureBlock:
     """Make the features of rows for fits."""
     x, probs = smooth_columns(rows.scores, scale, dtype)
     features = feature_rows(x, probs, layout, basis)
     weights = rows.weights.astype(dtype, copy=False)
-    return Block(features, x, confidence_rows(x, probs), rows.y, weights)
+    return FeatureBlock(features, x, confidence_rows(x, probs), rows.y, weights)
 
 
 def block_rows(count: int, k: int) -> list[slice]:
@@ -77,7 +77,9 @@ def block_rows(count: int, k: int) -> list[slice]:
     return [slice(*pair) for pair in pairwise(np.arange(parts + 1) * count // parts)]
 
 
-def logits(block: Block, parameters: Parameters, part: slice) -> Float[np.ndarray, "classes rows"]:
+def logits(
+    block: FeatureBlock, parameters: Parameters, part: slice
+) -> Float[np.ndarray, "classes rows"]:
     """Compute the logits (k, n) of a member, which takes a part of the features."""
     factor = 1 + parameters.diagonal[:, None]
     if len(parameters.shared):
@@ -89,7 +91,7 @@ def logits(block: Block, parameters: Parameters, part: slice) -> Float[np.ndarra
 
 
 def design_and_probabilities(
-    block: Block, parameters: Parameters, part: slice
+    block: FeatureBlock, parameters: Parameters, part: slice
 ) -> tuple[Design, Float[np.ndarray, "rows classes"]]:
     """Compute the inputs of a member's logits, and its probabilities (n, k), with rows first."""
     z = logits(block, parameters, part)
@@ -100,7 +102,9 @@ def design_and_probabilities(
     return Design(x, block.y, block.weights, block.features[part].T, x, shared), z.T
 
 
-def label_logs(block: Block, parameters: Parameters, part: slice) -> Float[np.ndarray, " rows"]:
+def label_logs(
+    block: FeatureBlock, parameters: Parameters, part: slice
+) -> Float[np.ndarray, " rows"]:
     """Compute the log probabilities (n,) of labels by a member."""
     z = logits(block, parameters, part)
     z -= z.max(axis=0)
@@ -109,7 +113,10 @@ def label_logs(block: Block, parameters: Parameters, part: slice) -> Float[np.nd
 
 
 def losses(
-    blocks: Sequence[Block], theta: Float[np.ndarray, " parameters"], sizes: Sizes, part: slice
+    blocks: Sequence[FeatureBlock],
+    theta: Float[np.ndarray, " parameters"],
+    sizes: Sizes,
+    part: slice,
 ) -> Losses:
     """Compute the weighted sum of losses, and its gradient (p,)."""
     value, gradient = 0.0, np.zeros(len(theta))
@@ -138,7 +145,7 @@ def losses(
 
 
 def losses_together(
-    blocks: Sequence[Block], thetas: Float[np.ndarray, "jobs parameters"], sizes: Sizes
+    blocks: Sequence[FeatureBlock], thetas: Float[np.ndarray, "jobs parameters"], sizes: Sizes
 ) -> list[Losses]:
     """Compute the losses of several members (jobs, p), and gradients.
 

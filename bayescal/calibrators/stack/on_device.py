@@ -17,13 +17,13 @@ from bayescal._core.numerics import log_softmax
 from bayescal._core.shapes import Bool, Float, Int
 from bayescal.calibrators.multiclass.basis import Basis
 from bayescal.calibrators.multiclass.members import Layout, make_features, smooth
-from bayescal.calibrators.stack.designs import ALL, Designs, Job, Plan
+from bayescal.calibrators.stack.designs import ALL, Job, Plan, StackDesigns
 from bayescal.calibrators.stack.kernels import ROUNDING, Losses, Scale
 from bayescal.data.rows import Rows
 from bayescal.regression.softmax.objective import Design, evaluate, logit_update
 
 
-class OnDevice(Designs):
+class OnDevice(StackDesigns):
     """Rows on device; rows outside a job have weight zero."""
 
     rounding = ROUNDING[np.dtype(np.float64)]

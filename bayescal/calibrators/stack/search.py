@@ -25,7 +25,7 @@ _STEPS_TO_JUDGE = 3
 _SCALES = 0.05, 2.0
 
 
-class Curvature(NamedTuple):
+class InverseHessian(NamedTuple):
     """An approximate inverse Hessian: a metric, its factor, and pairs of later steps.
 
     A pair is a step, the change of the gradient along it, and their product.
@@ -46,7 +46,7 @@ class Curvature(NamedTuple):
             step = step + (factor - turned @ step / curvature) * moved
         return step
 
-    def learn(self, moved: np.ndarray, turned: np.ndarray) -> Curvature:
+    def learn(self, moved: np.ndarray, turned: np.ndarray) -> InverseHessian:
         """Add a pair; the first pair after a new metric determines the factor."""
         curvature = float(moved @ turned)
         if not curvature > 0:
@@ -54,12 +54,12 @@ class Curvature(NamedTuple):
         scale = self.scale
         if not self.pairs:
             scale = float(np.clip(curvature / (turned @ self.metric(turned)), *_SCALES))
-        return Curvature(self.metric, scale, (*self.pairs, (moved, turned, curvature)))
+        return InverseHessian(self.metric, scale, (*self.pairs, (moved, turned, curvature)))
 
-    def divided(self, share: float) -> Curvature:
+    def divided(self, share: float) -> InverseHessian:
         """Scale to the curvature of an objective that is this proportion of the current one."""
         pairs = tuple((moved, share * turned, share * size) for moved, turned, size in self.pairs)
-        return Curvature(_divide(self.metric, share), self.scale, pairs)
+        return InverseHessian(_divide(self.metric, share), self.scale, pairs)
 
 
 class Objective(NamedTuple):
@@ -85,7 +85,7 @@ class Objective(NamedTuple):
 
 
 #: Parameters at which a search ends, and the curvature there.
-Optimum: TypeAlias = tuple[np.ndarray, Curvature]
+Optimum: TypeAlias = tuple[np.ndarray, InverseHessian]
 Descent: TypeAlias = Search[np.ndarray, Losses, Optimum]
 
 
@@ -97,7 +97,7 @@ def descend(
     objective: Objective,
     start: np.ndarray,
     begin: Losses,
-    curvature: Curvature,
+    curvature: InverseHessian,
     tolerance: float,
     relative: float = 0.0,
 ) -> Descent:
@@ -127,7 +127,7 @@ def descend(
         if steps == 0:
             first_gain = gain
         if steps >= _STEPS_TO_JUDGE and _slow(objective, first_gain, gain, steps, value, tolerance):
-            curvature = Curvature(objective.measure(theta), 1.0)
+            curvature = InverseHessian(objective.measure(theta), 1.0)
             steps = 0
             continue
         slack, length = objective.rounding * abs(value), 1.0
@@ -141,7 +141,7 @@ def descend(
         if not new_value <= value + slack:
             if steps == 0:
                 break
-            curvature, steps = Curvature(objective.measure(theta), 1.0), 0
+            curvature, steps = InverseHessian(objective.measure(theta), 1.0), 0
             continue
         curvature = curvature.learn(length * step, new - gradient)
         theta, value, gradient, steps = theta + length * step, new_value, new, steps + 1

@@ -30,7 +30,7 @@ from bayescal.cli._options import (
 )
 from bayescal.cli.tables.append import Added, append, check_form, compute_known
 from bayescal.cli.tables.cells import enumerate_names
-from bayescal.cli.tables.columns import Columns, are_percentages
+from bayescal.cli.tables.columns import ModelColumns, are_percentages
 from bayescal.cli.tables.files import Format, check_new_columns, check_source, check_target
 from bayescal.cli.tables.labeled import Training
 from bayescal.cli.tables.streams import open_rows
@@ -170,7 +170,7 @@ def apply_file(
     check_source(calibrator)
     source = open_rows(file, Format(sep, encoding, decimal, inputs == "percent", skip_missing))
     check_form(source, out)
-    fitted = Fitted.read(calibrator)
+    fitted = SavedCalibrator.read(calibrator)
     added = [f"{prefix}{label}" for label in fitted.classes]
     if interval is not None:
         # For two classes the interval is that of the second.
@@ -192,14 +192,14 @@ def apply_file(
         say(f"rows without scores, which got empty cells: {count - predicted:,}")
 
 
-class Fitted(NamedTuple):
+class SavedCalibrator(NamedTuple):
     """A calibrator from a file, and the columns that it was fitted to."""
 
     calibrator: AnyModel
     columns: list[str]
 
     @classmethod
-    def read(cls, path: Path) -> Fitted:
+    def read(cls, path: Path) -> SavedCalibrator:
         """Read a file that ``bayescal fit`` has written."""
         check_source(path)
         with library_call():
@@ -221,10 +221,10 @@ class Fitted(NamedTuple):
         """The kind of the scores."""
         return getattr(self.calibrator, "inputs", "probs")
 
-    def models(self) -> list[Columns]:
+    def models(self) -> list[ModelColumns]:
         """Return the models to evaluate, without "raw" if scores are not probabilities."""
-        mapped = Columns("calibrated", self.columns, self._predict_known)
-        return [mapped] if self.inputs == "scores" else [Columns("raw", self.columns), mapped]
+        mapped = ModelColumns("calibrated", self.columns, self._predict_known)
+        return [mapped] if self.inputs == "scores" else [ModelColumns("raw", self.columns), mapped]
 
     def _predict_known(self, scores: np.ndarray) -> np.ndarray:
         """Predict; rows with missing scores have missing probabilities."""

@@ -22,7 +22,7 @@ from bayescal.cli._options import (
     Weights,
     check_inputs,
 )
-from bayescal.cli.commands.calibrate import Fitted
+from bayescal.cli.commands.calibrate import SavedCalibrator
 from bayescal.cli.tables.cells import enumerate_names
 from bayescal.cli.tables.files import (
     Format,
@@ -98,7 +98,7 @@ def evaluate_file(
     check_inputs(inputs, "probs", "percent", "logits")
     form = Format(sep, encoding, decimal, inputs == "percent", skip_missing)
     inputs = "probs" if form.percent else inputs
-    fitted = None if calibrator is None else Fitted.read(calibrator)
+    fitted = None if calibrator is None else SavedCalibrator.read(calibrator)
     if fitted is not None:
         if classes is not None:
             raise CommandError("--classes must be left out, because --calibrator knows them")

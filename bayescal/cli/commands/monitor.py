@@ -26,7 +26,7 @@ from bayescal.cli._options import (
     check_inputs,
 )
 from bayescal.cli.tables.cells import is_number
-from bayescal.cli.tables.columns import Columns, parse_models, split_labels, split_names
+from bayescal.cli.tables.columns import ModelColumns, parse_models, split_labels, split_names
 from bayescal.cli.tables.files import (
     Format,
     check_target,
@@ -54,7 +54,7 @@ _SETTINGS = {
 }
 
 
-class _Command(TypedDict):
+class _LastRun(TypedDict):
     """State of the last run about reading the file, besides its settings."""
 
     columns: list[str]
@@ -67,7 +67,7 @@ class _Kept(TypedDict):
     """Entries of a state file besides those of the monitor."""
 
     alpha: float
-    command: _Command
+    command: _LastRun
 
 
 def monitor_file(
@@ -152,7 +152,7 @@ def monitor_file(
         command = None if kept is None else kept["command"]
         columns = _choose(data, model, classes, labels, command)
         with library_call():
-            rows = _Rows(file, state, kept, settings, alpha, data.classes, len(labels) > 1)
+            rows = _NewRows(file, state, kept, settings, alpha, data.classes, len(labels) > 1)
             data.read(rows.add, columns, "logits" if inputs == "logits" else "probs")
         data.say_skipped()
     monitor = rows.monitor
@@ -178,7 +178,7 @@ def monitor_file(
         raise typer.Exit(_ALARM)
 
 
-class _Rows:
+class _NewRows:
     """The monitor of a file; it takes the rows that follow those of earlier runs."""
 
     def __init__(
@@ -315,8 +315,8 @@ def _choose(
     model: str | None,
     classes: str | None,
     labels: list[str],
-    kept: _Command | None,
-) -> Columns:
+    kept: _LastRun | None,
+) -> ModelColumns:
     """Choose the columns of the model, by default those of earlier runs."""
     several = len(labels) > 1
     if several and classes is not None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from numpyro.distributions import Distribution
 
 
-class Entry(NamedTuple):
+class DistributionEntry(NamedTuple):
     """NumPyro class of a distribution, its required and optional arguments, and their defaults."""
 
     numpyro: str
@@ -20,19 +20,21 @@ class Entry(NamedTuple):
 
 _POSITIVE = {"scale", "rate", "concentration", "concentration0", "concentration1", "df"}
 
-DISTRIBUTIONS: dict[str, Entry] = {
-    "uniform": Entry("Uniform", ("low", "high")),
-    "normal": Entry("Normal", ("loc", "scale")),
-    "halfnormal": Entry("HalfNormal", ("scale",)),
-    "lognormal": Entry("LogNormal", ("loc", "scale")),
-    "gamma": Entry("Gamma", ("concentration", "rate")),
-    "inversegamma": Entry("InverseGamma", ("concentration", "rate")),
-    "exponential": Entry("Exponential", ("rate",)),
-    "beta": Entry("Beta", ("concentration1", "concentration0")),
-    "cauchy": Entry("Cauchy", ("loc", "scale")),
-    "halfcauchy": Entry("HalfCauchy", ("scale",)),
-    "studentt": Entry("StudentT", ("df",), (("loc", 0.0), ("scale", 1.0))),
-    "truncatednormal": Entry("TruncatedNormal", ("loc", "scale"), (("low", None), ("high", None))),
+DISTRIBUTIONS: dict[str, DistributionEntry] = {
+    "uniform": DistributionEntry("Uniform", ("low", "high")),
+    "normal": DistributionEntry("Normal", ("loc", "scale")),
+    "halfnormal": DistributionEntry("HalfNormal", ("scale",)),
+    "lognormal": DistributionEntry("LogNormal", ("loc", "scale")),
+    "gamma": DistributionEntry("Gamma", ("concentration", "rate")),
+    "inversegamma": DistributionEntry("InverseGamma", ("concentration", "rate")),
+    "exponential": DistributionEntry("Exponential", ("rate",)),
+    "beta": DistributionEntry("Beta", ("concentration1", "concentration0")),
+    "cauchy": DistributionEntry("Cauchy", ("loc", "scale")),
+    "halfcauchy": DistributionEntry("HalfCauchy", ("scale",)),
+    "studentt": DistributionEntry("StudentT", ("df",), (("loc", 0.0), ("scale", 1.0))),
+    "truncatednormal": DistributionEntry(
+        "TruncatedNormal", ("loc", "scale"), (("low", None), ("high", None))
+    ),
 }
 
 

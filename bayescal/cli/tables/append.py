@@ -12,8 +12,8 @@ import numpy as np
 from bayescal.cli._errors import CommandError
 from bayescal.cli.tables.cells import numeric_column
 from bayescal.cli.tables.files import (
+    FileTable,
     Show,
-    Table,
     is_standard_output,
     write_atomically,
     write_lines,
@@ -56,7 +56,7 @@ def append(source: RowFile, out: Path, added: Added, show: Show) -> int:
         return _append_in_arrow(source, out, added, show)
     count = 0
 
-    def blocks() -> Iterator[tuple[Table, list[list[float]]]]:
+    def blocks() -> Iterator[tuple[FileTable, list[list[float]]]]:
         nonlocal count
         for table in source.tables(show):
             read = [numeric_column(table, name, added.option) for name in added.read]

@@ -11,7 +11,7 @@ import numpy as np
 
 from bayescal._core.display.tables import shorten
 from bayescal.cli._errors import CommandError
-from bayescal.cli.tables.files import MISSING, PLAIN, Format, Table, advise_sep
+from bayescal.cli.tables.files import MISSING, PLAIN, FileTable, Format, advise_sep
 
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+")
@@ -19,7 +19,7 @@ _DECIMAL_POINT = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
 _PERCENTAGE = re.compile(r"\d*[.,]?\d+ ?%")
 
 
-def find_column(table: Table, name: str, option: str) -> int:
+def find_column(table: FileTable, name: str, option: str) -> int:
     """Return the index of a column; ``option`` is the option that named it."""
     names = [column.strip() for column in table.header]
     count = names.count(name.strip())
@@ -32,7 +32,7 @@ def find_column(table: Table, name: str, option: str) -> int:
     return names.index(name.strip())
 
 
-def numeric_column(table: Table, name: str, option: str) -> np.ndarray:
+def numeric_column(table: FileTable, name: str, option: str) -> np.ndarray:
     """Return one column as finite numbers (n,); ``option`` is the option that named it.
 
     Missing scores are NaN if rows with missing scores are to be skipped.
@@ -68,7 +68,7 @@ def is_number(cell: str, form: Format = PLAIN) -> bool:
         return False
 
 
-def describe_text(table: Table, name: str, option: str) -> tuple[str, str]:
+def describe_text(table: FileTable, name: str, option: str) -> tuple[str, str]:
     """Describe a column without numbers by a cell, and how it could be read, or an empty text."""
     index = [column.strip() for column in table.header].index(name)
     cell = next((row[index] for row in table.rows if row[index].strip()), "")
@@ -96,14 +96,16 @@ def advise(cell: str, form: Format, option: str) -> str:
     return ""
 
 
-def label_column(table: Table, name: str, option: str) -> np.ndarray:
+def label_column(table: FileTable, name: str, option: str) -> np.ndarray:
     """Return one column as integer labels (n,), 0 or 1."""
     values = numeric_column(table, name, option)
     check_values(table, name, values, (values == 0) | (values == 1), "labels 0 or 1")
     return values.astype(np.int64)
 
 
-def check_values(table: Table, name: str, values: np.ndarray, good: np.ndarray, what: str) -> None:
+def check_values(
+    table: FileTable, name: str, values: np.ndarray, good: np.ndarray, what: str
+) -> None:
     """Raise if numbers (n,) of a column are invalid; ``what`` describes what it must contain."""
     if not good.all():
         i = int(np.argmin(good))

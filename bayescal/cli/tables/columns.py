@@ -14,7 +14,7 @@ import numpy as np
 from bayescal._core.display.tables import shorten
 from bayescal.cli._errors import CommandError, say
 from bayescal.cli.tables.cells import describe_text, enumerate_names, find_column, is_number
-from bayescal.cli.tables.files import Table, advise_sep
+from bayescal.cli.tables.files import FileTable, advise_sep
 from bayescal.data.label_names import by_affixes
 from bayescal.data.tolerances import RANGE_TOLERANCE, SUM_TOLERANCE
 
@@ -33,7 +33,7 @@ _MANY_CLASSES = 20
 _DESCRIBED = 20
 
 
-class Columns(NamedTuple):
+class ModelColumns(NamedTuple):
     """A model and its columns: that of the second class, or one for each class in their order."""
 
     name: str
@@ -47,13 +47,13 @@ class Columns(NamedTuple):
 
 
 def choose_models(
-    table: Table,
+    table: FileTable,
     given: Sequence[str],
     label: str,
     others: Sequence[str | None],
     classes: Sequence[str],
     option: str,
-) -> list[Columns]:
+) -> list[ModelColumns]:
     """Return the named models, or the only one possible beside labels and ``others``."""
     if given:
         return parse_models(given, classes, option)
@@ -67,7 +67,7 @@ def choose_models(
     return [model]
 
 
-def split_labels(table: Table, text: str) -> list[str]:
+def split_labels(table: FileTable, text: str) -> list[str]:
     """Return the column of labels with this name, or else several columns between commas."""
     names = [column.strip() for column in table.header]
     listed = [] if text.strip() in names or "," not in text else split_names(text, "--label")
@@ -81,12 +81,12 @@ def split_labels(table: Table, text: str) -> list[str]:
 
 
 def choose_label_model(
-    table: Table,
+    table: FileTable,
     given: Sequence[str],
     labels: Sequence[str],
     others: Sequence[str | None],
     option: str,
-) -> Columns:
+) -> ModelColumns:
     """Return the model whose columns are the probabilities of several labels, in their order.
 
     Columns that are named like the labels may have any order.
@@ -99,7 +99,7 @@ def choose_label_model(
                 f"{option} {given[0]!r} must name {len(labels)} columns, as there are "
                 f"{len(labels)} labels, {enumerate_names(labels)}; got {len(columns)}"
             )
-        return Columns(name if equals else "model", _like_labels(columns, labels) or columns)
+        return ModelColumns(name if equals else "model", _like_labels(columns, labels) or columns)
     used = {name.strip() for name in (*labels, *others) if name is not None}
     names = [column.strip() for column in table.header]
     columns = [
@@ -114,7 +114,7 @@ def choose_label_model(
             f"the labels, {enumerate_names(labels)}: pass {option} COLUMN,COLUMN,... with a column "
             "for each label"
         )
-    return Columns("model", ordered)
+    return ModelColumns("model", ordered)
 
 
 def _like_labels(columns: Sequence[str], labels: Sequence[str]) -> list[str] | None:
@@ -133,7 +133,7 @@ def _shared_letters(texts: Sequence[str]) -> int:
     return next((i for i, letters in pairs if len(set(letters)) > 1), min(map(len, texts)))
 
 
-def label_texts(table: Table, name: str, missing: bool) -> tuple[list[str], np.ndarray]:
+def label_texts(table: FileTable, name: str, missing: bool) -> tuple[list[str], np.ndarray]:
     """Return the distinct texts in a column of labels, and the index of each row's text (n,).
 
     ``missing`` tells whether texts may be empty.
@@ -148,7 +148,7 @@ def label_texts(table: Table, name: str, missing: bool) -> tuple[list[str], np.n
     return list(index_of), index
 
 
-def empty_label(table: Table, name: str, row: int) -> str:
+def empty_label(table: FileTable, name: str, row: int) -> str:
     """Describe an empty label."""
     return (
         f"{table.path}: column {shorten(name)!r} must hold labels, got an empty cell in "
@@ -185,7 +185,7 @@ def find_classes(
     return order, {text: code[value] for text, value in values.items()}
 
 
-def parse_models(models: Sequence[str], classes: Sequence[str], option: str) -> list[Columns]:
+def parse_models(models: Sequence[str], classes: Sequence[str], option: str) -> list[ModelColumns]:
     """Parse the entries ``NAME=COLUMN,...`` of an option; the name may be omitted."""
     models_found = []
     for entry in models:
@@ -197,7 +197,7 @@ def parse_models(models: Sequence[str], classes: Sequence[str], option: str) -> 
                 f"{option} {entry!r} must name {number}, as there are {len(classes)} classes, "
                 f"{enumerate_names(classes)}; got {len(columns)}{_doubt(classes)}"
             )
-        models_found.append(Columns(name.strip() if equals else ", ".join(columns), columns))
+        models_found.append(ModelColumns(name.strip() if equals else ", ".join(columns), columns))
     names = [model.name for model in models_found]
     if "" in names or len(set(names)) < len(names):
         raise CommandError(f"{option} must have names that differ, got {enumerate_names(names)}")
@@ -205,8 +205,8 @@ def parse_models(models: Sequence[str], classes: Sequence[str], option: str) -> 
 
 
 def find_columns(
-    table: Table, used: Sequence[str], classes: Sequence[str], option: str
-) -> tuple[Columns, list[str]]:
+    table: FileTable, used: Sequence[str], classes: Sequence[str], option: str
+) -> tuple[ModelColumns, list[str]]:
     """Return the only model that the unused columns can be, and the columns without numbers.
 
     A single column of numbers is the probability of the second class. As many columns as classes
@@ -220,9 +220,9 @@ def find_columns(
     columns = [names[j] for j in numeric]
     k = len(classes)
     if len(columns) == 1 and k == 2:
-        return Columns(columns[0] or "model", columns), left_out
+        return ModelColumns(columns[0] or "model", columns), left_out
     if len(columns) == k and (k > 2 or by_name(columns, classes) is not None):
-        return Columns("model", columns), left_out
+        return ModelColumns("model", columns), left_out
     if not columns:
         described = [describe_text(table, name, option) for name in left_out[:_DESCRIBED]]
         reported = [pair for pair in described if pair[1]][:1] or described[:3]
@@ -252,7 +252,7 @@ def by_name(columns: Sequence[str], classes: Sequence[str]) -> list[str] | None:
 
 def as_probabilities(
     values: np.ndarray,
-    model: Columns,
+    model: ModelColumns,
     classes: Sequence[str],
     inputs: str,
     normalize: bool,

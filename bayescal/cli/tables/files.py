@@ -106,7 +106,7 @@ def ignore(done: int, total: int) -> None:
     """Show nothing."""
 
 
-class Table(NamedTuple):
+class FileTable(NamedTuple):
     """Rows of a file: its name, column names, rows of text, and the line at which each row ends.
 
     ``first`` is the number of rows before them; ``lines`` is empty for files without lines.
@@ -127,7 +127,7 @@ class Table(NamedTuple):
         return f"row {self.first + row + 1}{line}"
 
 
-def read_table(path: Path, form: Format = PLAIN, limit: int = PIPED) -> Table | None:
+def read_table(path: Path, form: Format = PLAIN, limit: int = PIPED) -> FileTable | None:
     """Read text in columns with a header, plain or compressed with gzip or zstd; - is the input.
 
     Returns None if there are more bytes than the limit, compressed or not.
@@ -138,7 +138,7 @@ def read_table(path: Path, form: Format = PLAIN, limit: int = PIPED) -> Table | 
 
 def stream_tables(
     path: Path, size: int, show: Show = ignore, form: Format = PLAIN
-) -> Iterator[Table]:
+) -> Iterator[FileTable]:
     """Yield at most ``size`` rows at a time of a CSV file that may be larger than memory.
 
     Calls ``show`` with the bytes that were read, and with the total.
@@ -220,7 +220,7 @@ def rows_of_block(size: int, columns: int) -> int:
     return max(1, min(size, CELLS // max(columns, 1)))
 
 
-def _tables(path: Path, text: TextIO, form: Format, size: int | None = None) -> Iterator[Table]:
+def _tables(path: Path, text: TextIO, form: Format, size: int | None = None) -> Iterator[FileTable]:
     """Yield at most ``size`` rows at a time, or all at once."""
     lines_of_text = _lines(path, text)
     # Encodings other than the default keep a byte order mark.
@@ -245,21 +245,21 @@ def _tables(path: Path, text: TextIO, form: Format, size: int | None = None) -> 
             rows.append(row)
             lines.append(reader.line_num)
             if len(rows) == size:
-                yield Table(path, header, rows, lines, first, form)
+                yield FileTable(path, header, rows, lines, first, form)
                 rows, lines, first = [], [], first + size
     except csv.Error as error:
         raise CommandError(f"{path}: not a CSV file: {error} (line {reader.line_num})") from error
     if not header:
         raise CommandError(f"{path}: the file must not be empty")
     if rows:
-        yield Table(path, header, rows, lines, first, form)
+        yield FileTable(path, header, rows, lines, first, form)
     elif not first:
         raise CommandError(f"{path}: the file must have rows below its header")
 
 
 def _object_tables(
     path: Path, lines: Iterable[str], form: Format, size: int | None
-) -> Iterator[Table]:
+) -> Iterator[FileTable]:
     """Yield rows of JSON lines. Objects in the first block must have all names of columns."""
     header: list[str] | None = None
     parsed, first = parse_objects(path, lines, form.decimal), 0
@@ -268,7 +268,7 @@ def _object_tables(
         numbers, objects, values = zip(start, *islice(parsed, count), strict=True)
         header = [*dict.fromkeys(chain(*values))] if header is None else header
         rows = [[values_by_name.get(name, "") for name in header] for values_by_name in values]
-        yield Table(path, header, rows, list(numbers), first, form, objects)
+        yield FileTable(path, header, rows, list(numbers), first, form, objects)
         first += len(rows)
     if header is None:
         raise CommandError(f"{path}: the file must not be empty")
@@ -306,7 +306,7 @@ def check_target(path: Path | None, option: str = "") -> None:
         raise CommandError(f"{path}: the folder {folder} does not exist")
 
 
-def check_new_columns(table: Table, advice: Mapping[str, str]) -> None:
+def check_new_columns(table: FileTable, advice: Mapping[str, str]) -> None:
     """Raise if the table already has one of the columns; ``advice`` maps names to remedies."""
     header = [column.strip() for column in table.header]
     for name, remedy in advice.items():

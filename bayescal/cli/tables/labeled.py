@@ -13,7 +13,7 @@ from bayescal._core.display.tables import shorten
 from bayescal.cli._errors import CommandError, say
 from bayescal.cli.tables.cells import check_values, find_column
 from bayescal.cli.tables.columns import (
-    Columns,
+    ModelColumns,
     as_probabilities,
     check_probabilities,
     choose_label_model,
@@ -22,7 +22,7 @@ from bayescal.cli.tables.columns import (
     find_classes,
 )
 from bayescal.cli.tables.files import ignore
-from bayescal.cli.tables.streams import RowFile, Rows, UnreadableError, Wanted
+from bayescal.cli.tables.streams import RowFile, StreamedRows, UnreadableError, Wanted
 
 if TYPE_CHECKING:
     from bayescal._core.arrays import AnyModel
@@ -65,8 +65,8 @@ class LabeledFile:
         self,
         columns: Sequence[str],
         classes: str | Sequence[str] | None,
-        first: Sequence[Columns] = (),
-    ) -> list[Columns]:
+        first: Sequence[ModelColumns] = (),
+    ) -> list[ModelColumns]:
         """Return models and their columns; determine the classes from the labels of all rows.
 
         Models of ``columns`` follow those of ``first``. Columns are guessed if there are neither.
@@ -121,12 +121,12 @@ class LabeledFile:
         scores: Sequence[str],
         show: Callable[[int, int], None] = ignore,
         option: str = "--columns",
-    ) -> Iterator[Rows]:
+    ) -> Iterator[StreamedRows]:
         """Read rows with weights, if there are any; those of weight zero may lack a label."""
         weights = self._weights
         return self._source.rows(Wanted(label, scores, weights, option, weights is not None), show)
 
-    def _used(self, rows: Rows, label: str) -> list[str]:
+    def _used(self, rows: StreamedRows, label: str) -> list[str]:
         """Return the texts of labels of rows that have a weight, none of which may be empty."""
         if rows.weights is None:
             return rows.labels
@@ -140,7 +140,7 @@ class LabeledFile:
             raise CommandError(empty_label(rows.where, label, row))
         return texts
 
-    def _codes(self, rows: Rows) -> np.ndarray:
+    def _codes(self, rows: StreamedRows) -> np.ndarray:
         # Labels that only rows of weight zero have are no classes; their code does not matter.
         codes = [self._code.get(text, 0) for text in rows.labels]
         return np.array(codes, dtype=np.int64)[rows.label_index]
@@ -175,7 +175,7 @@ class LabeledFile:
         self.passes += 1
         return np.concatenate(scores), np.concatenate(y), all_weights
 
-    def _wrong(self, rows: Rows, row: int, problem: str, advice: str) -> Exception:
+    def _wrong(self, rows: StreamedRows, row: int, problem: str, advice: str) -> Exception:
         """Make the error of a row, or one that requests the slower reader, which knows lines."""
         if rows.where is None:
             return UnreadableError()
@@ -239,7 +239,7 @@ class Judged(LabeledFile):
     #: Zeros and ones (n, k) of several labels, which are then the classes.
     _outcomes: np.ndarray | None = None
 
-    def choose_labels(self, columns: Sequence[str], labels: Sequence[str]) -> Columns:
+    def choose_labels(self, columns: Sequence[str], labels: Sequence[str]) -> ModelColumns:
         """Return the columns of a model of several labels; read the outcomes of all rows."""
         others, self.classes = self._others(), list(labels)
         outcomes = self._read(lambda: [self._outcomes_of(name) for name in labels])
@@ -262,13 +262,13 @@ class Judged(LabeledFile):
         return np.concatenate(parts)
 
     def evaluate(
-        self, models: Sequence[Columns], inputs: str, normalize: bool, **options: object
+        self, models: Sequence[ModelColumns], inputs: str, normalize: bool, **options: object
     ) -> bc.Evaluation:
         """Evaluate the models, in blocks if the file is large."""
         return self._read(partial(self._evaluate, models, inputs, normalize, options))
 
     def _evaluate(
-        self, models: Sequence[Columns], inputs: str, normalize: bool, options: dict[str, Any]
+        self, models: Sequence[ModelColumns], inputs: str, normalize: bool, options: dict[str, Any]
     ) -> bc.Evaluation:
         # All models are judged by the same rows.
         names = list(dict.fromkeys(name for model in models for name in model.columns))
@@ -287,7 +287,10 @@ class Judged(LabeledFile):
         return bc.evaluate(probs, y, weights=weights, groups=groups, by=by, **options)
 
     def read(
-        self, use: Callable[[Iterable[Read], np.ndarray | None], None], model: Columns, inputs: str
+        self,
+        use: Callable[[Iterable[Read], np.ndarray | None], None],
+        model: ModelColumns,
+        inputs: str,
     ) -> None:
         """Let ``use`` go through the rows of a model once, in order.
 
@@ -320,7 +323,7 @@ class Judged(LabeledFile):
         return texts[np.concatenate(self._kept)]
 
     def _rows(
-        self, model: Columns, names: list[str], inputs: str, normalize: bool
+        self, model: ModelColumns, names: list[str], inputs: str, normalize: bool
     ) -> Iterator[Read]:
         order = model.ordered(self.classes)
         # All columns are read only if they determine which rows are omitted.
@@ -329,7 +332,7 @@ class Judged(LabeledFile):
         return self._known(self._all_rows(model, read, index, inputs, normalize))
 
     def _all_rows(
-        self, model: Columns, names: list[str], order: list[int], inputs: str, normalize: bool
+        self, model: ModelColumns, names: list[str], order: list[int], inputs: str, normalize: bool
     ) -> Iterator[tuple[np.ndarray, Read]]:
         outcomes, label, first = self._outcomes, self._label, 0
         several = outcomes is not None

@@ -21,9 +21,9 @@ from bayescal.cli.tables.files import (
     INSTALL_FILES,
     PIPED,
     PLAIN,
+    FileTable,
     Format,
     Show,
-    Table,
     begins_with,
     ignore,
     read_table,
@@ -49,7 +49,7 @@ class UnreadableError(Exception):
     """Arrow cannot read a CSV file or finds no number in a cell; Python's reader reports where."""
 
 
-class Rows(NamedTuple):
+class StreamedRows(NamedTuple):
     """A block of rows: distinct labels, the index of each row's (n,), scores (n, k), weights (n,).
 
     ``where`` gives positions for messages; Arrow does not know them for CSV files.
@@ -59,7 +59,7 @@ class Rows(NamedTuple):
     label_index: np.ndarray
     scores: np.ndarray
     weights: np.ndarray | None
-    where: Table | None = None
+    where: FileTable | None = None
 
 
 class Wanted(NamedTuple):
@@ -80,18 +80,18 @@ class RowFile(ABC):
     path: Path
     form: Format
     #: The names of columns, and all rows, or the first ones of a large file.
-    head: Table
+    head: FileTable
     #: Whether the file is read in blocks, more than once.
     large: bool
     #: Whether Arrow reads the file.
     fast = True
 
     @abstractmethod
-    def rows(self, wanted: Wanted, show: Show = ignore) -> Iterator[Rows]:
+    def rows(self, wanted: Wanted, show: Show = ignore) -> Iterator[StreamedRows]:
         """Yield the wanted columns, in blocks if rows are many."""
 
     @abstractmethod
-    def tables(self, show: Show = ignore) -> Iterator[Table]:
+    def tables(self, show: Show = ignore) -> Iterator[FileTable]:
         """Yield all columns as text."""
 
     def stack(self, columns: list[np.ndarray], n: int) -> np.ndarray:
@@ -129,7 +129,7 @@ class CsvFile(RowFile):
         # Arrow parses JSON objects differently.
         self.fast = not self.head.objects
 
-    def rows(self, wanted: Wanted, show: Show = ignore) -> Iterator[Rows]:
+    def rows(self, wanted: Wanted, show: Show = ignore) -> Iterator[StreamedRows]:
         label, scores, weights, option, missing = wanted
         find_column(self.head, label, "--label")
         if self.large and self.fast and (arrow := _arrow()) is not None:
@@ -139,15 +139,19 @@ class CsvFile(RowFile):
             numbers = [numeric_column(table, name, option) for name in scores]
             weight = None if weights is None else numeric_column(table, weights, "--weights")
             labels, label_index = label_texts(table, label, missing)
-            yield Rows(labels, label_index, self.stack(numbers, len(label_index)), weight, table)
+            yield StreamedRows(
+                labels, label_index, self.stack(numbers, len(label_index)), weight, table
+            )
 
-    def tables(self, show: Show = ignore) -> Iterator[Table]:
+    def tables(self, show: Show = ignore) -> Iterator[FileTable]:
         return self._stream(show) if self.large else iter([self.head])
 
-    def _stream(self, show: Show = ignore) -> Iterator[Table]:
+    def _stream(self, show: Show = ignore) -> Iterator[FileTable]:
         return stream_tables(self.path, ROWS, show, self.form)
 
-    def _rows_of_arrow(self, arrow: ModuleType, wanted: Wanted, show: Show) -> Iterator[Rows]:
+    def _rows_of_arrow(
+        self, arrow: ModuleType, wanted: Wanted, show: Show
+    ) -> Iterator[StreamedRows]:
         from pyarrow import csv
 
         def named(name: str, option: str) -> str:
@@ -184,7 +188,9 @@ class CsvFile(RowFile):
                         raise UnreadableError
                     weight = read.pop() if heavy else None
                     if len(label_index):
-                        yield Rows(labels, label_index, self.stack(read, len(label_index)), weight)
+                        yield StreamedRows(
+                            labels, label_index, self.stack(read, len(label_index)), weight
+                        )
                 if checked.quotes % 2 or checked.zeros:
                     raise UnreadableError
         except (arrow.ArrowException, OSError, EOFError, zlib.error) as error:
@@ -224,7 +230,7 @@ class ParquetFile(RowFile):
         with self._open() as file:
             return file.schema_arrow, file.metadata.num_rows
 
-    def rows(self, wanted: Wanted, show: Show = ignore) -> Iterator[Rows]:
+    def rows(self, wanted: Wanted, show: Show = ignore) -> Iterator[StreamedRows]:
         label, scores, weights, option, missing = wanted
         options = dict.fromkeys(scores, option)
         if weights is not None:
@@ -241,10 +247,12 @@ class ParquetFile(RowFile):
             read = [self.numbers(batch, *column_of, first) for column_of in options.items()]
             weight = None if weights is None else read[list(columns).index(weights)]
             read = [read[list(columns).index(name)] for name in scores]
-            yield Rows(labels, label_index, self.stack(read, len(label_index)), weight, where)
+            yield StreamedRows(
+                labels, label_index, self.stack(read, len(label_index)), weight, where
+            )
             first += batch.num_rows
 
-    def tables(self, show: Show = ignore) -> Iterator[Table]:
+    def tables(self, show: Show = ignore) -> Iterator[FileTable]:
         first = 0
         for batch in self.batches(None, show):
             yield self._text(batch, first)
@@ -288,11 +296,11 @@ class ParquetFile(RowFile):
             )
         return values
 
-    def _text(self, batch: RecordBatch, first: int) -> Table:
+    def _text(self, batch: RecordBatch, first: int) -> FileTable:
         """Convert rows to text without lines; ``first`` is the number of rows before them."""
         columns = [[self._cell(value) for value in column.to_pylist()] for column in batch.columns]
         rows = [list(row) for row in zip(*columns, strict=True)]
-        return Table(self.path, list(batch.schema.names), rows, [], first, self.form)
+        return FileTable(self.path, list(batch.schema.names), rows, [], first, self.form)
 
     def _cell(self, value: object) -> str:
         if isinstance(value, float):

@@ -15,8 +15,8 @@ from bayescal._core.arrays import AnyModel, UserData, XArray
 from bayescal._core.execution.blas import single_threaded_blas
 from bayescal.data.blocks.sources import (
     Block,
+    BlockSource,
     Part,
-    Source,
     check_beside,
     read_block,
     score_columns,
@@ -27,7 +27,7 @@ from bayescal.data.rows import Sums
 _FAN = 8
 
 
-def of_dask(scores: UserData, y: UserData, weights: UserData) -> Source:
+def of_dask(scores: UserData, y: UserData, weights: UserData) -> BlockSource:
     """Return chunks of an array (all columns of their rows), or of a data frame, as a source."""
     from dask.base import compute, persist
     from dask.delayed import delayed
@@ -77,7 +77,7 @@ def of_dask(scores: UserData, y: UserData, weights: UserData) -> Source:
     def local() -> Iterator[Part]:
         return ((lambda part=part: compute(*part)) for part in together())
 
-    return Source(local, len(parts), names=names, delayed=together)
+    return BlockSource(local, len(parts), names=names, delayed=together)
 
 
 def _tasks(data: UserData) -> list[object]:

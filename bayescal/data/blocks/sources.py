@@ -41,7 +41,7 @@ class Block(NamedTuple):
 
 
 @dataclass
-class Source:
+class BlockSource:
     """A way to read blocks, repeatable for each pass."""
 
     #: Yields functions that read the blocks in order; they may be called in other threads.
@@ -95,7 +95,7 @@ def read_block(
         raise
 
 
-def iterated(make: Callable[[], Iterable[UserData]] | Iterable[UserData]) -> Source:
+def iterated(make: Callable[[], Iterable[UserData]] | Iterable[UserData]) -> BlockSource:
     """Make a source of the blocks that a callable yields or an iterable holds."""
     if isinstance(make, Iterator) or not (callable(make) or isinstance(make, Iterable)):
         raise TypeError(
@@ -118,7 +118,7 @@ def iterated(make: Callable[[], Iterable[UserData]] | Iterable[UserData]) -> Sou
         for given in blocks:
             yield lambda given=given: given
 
-    return Source(parts)
+    return BlockSource(parts)
 
 
 def _reference(blocks: object) -> Callable[[], object]:
@@ -129,7 +129,7 @@ def _reference(blocks: object) -> Callable[[], object]:
         return lambda: blocks
 
 
-def of_array(scores: XArray, y: XArray, weights: XArray) -> Source:
+def of_array(scores: XArray, y: XArray, weights: XArray) -> BlockSource:
     """Return slices of any array with a shape, with labels and weights, as a source."""
     if len(scores.shape) not in (1, 2):
         raise ValueError(f"scores must have shape (n,) or (n, k), got {tuple(scores.shape)}")
@@ -150,7 +150,7 @@ def of_array(scores: XArray, y: XArray, weights: XArray) -> Source:
         block = [getattr(column, "iloc", column)[part] for column in columns]
         return tuple(block if weights is None or y is not None else [block[0], None, block[1]])
 
-    return Source(lambda: ((lambda part=part: read(part)) for part in parts), len(parts))
+    return BlockSource(lambda: ((lambda part=part: read(part)) for part in parts), len(parts))
 
 
 def check_beside(values: XArray, name: str, n: int) -> None:
@@ -162,7 +162,7 @@ def check_beside(values: XArray, name: str, n: int) -> None:
         raise ValueError(f"{name} must have {n} rows to match scores, got {[*shape, 0][0]}")
 
 
-def of_arrow(dataset: UserData, y: UserData, weights: UserData) -> Source:
+def of_arrow(dataset: UserData, y: UserData, weights: UserData) -> BlockSource:
     """Return batches of a ``pyarrow`` data set or table; labels and weights are named columns."""
     columns = list(dataset.schema.names)
     names = score_columns(columns, y, weights)
@@ -186,7 +186,7 @@ def of_arrow(dataset: UserData, y: UserData, weights: UserData) -> Source:
         labels = None if y is None else as_labels(batch.column(y))
         return scores, labels, None if weights is None else column(weights)
 
-    return Source(parts, names=names)
+    return BlockSource(parts, names=names)
 
 
 def _options(dataset: object) -> dict[str, object]:

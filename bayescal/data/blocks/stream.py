@@ -17,7 +17,14 @@ from bayescal._core.execution.blas import single_threaded_blas
 from bayescal._core.execution.threads import core_count
 from bayescal.data.blocks.checkpoint import Checkpoint, RowsChanged, rows_of
 from bayescal.data.blocks.dask import map_chunks, of_dask, on_scheduler
-from bayescal.data.blocks.sources import Block, Source, iterated, of_array, of_arrow, read_block
+from bayescal.data.blocks.sources import (
+    Block,
+    BlockSource,
+    iterated,
+    of_array,
+    of_arrow,
+    read_block,
+)
 from bayescal.data.checks import check_count
 from bayescal.data.rows import Sums, add
 
@@ -105,7 +112,7 @@ class Blocks:
 
     def _setup(
         self,
-        source: Source,
+        source: BlockSource,
         checkpoint: str | os.PathLike[str] | None = None,
         progress: Progress | None = None,
         threads: int | None = None,
@@ -324,7 +331,7 @@ def _unless_empty(function: Callable[[Block], Sums | None], block: Block) -> Sum
 
 def _source_of(
     scores: UserData, y: UserData, weights: UserData, arrays: bool = False
-) -> Source | None:
+) -> BlockSource | None:
     """Return the source of data that are read in blocks, or None for other data.
 
     With ``arrays``, any array with a shape is read in blocks, otherwise only arrays in files.

@@ -13,7 +13,7 @@ from bayescal._core.lazy import jax, jnp
 from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.order.equal_mass import (
     REACH,
-    Cells,
+    GroupCells,
     Split,
     cells_near,
     count_cells,
@@ -105,12 +105,12 @@ def excursions_of_blocks(split: Split, groups: int, data: PredictionBlocks) -> n
     cells, excursions = [], np.zeros((4, groups))
     for sums in counts.swapaxes(0, 1):
         used = np.flatnonzero(sums[3])
-        cells.append(Cells(used, sums[:, used]))
+        cells.append(GroupCells(used, sums[:, used]))
     reach = [_may_turn(c, shift) for c in cells]
     keys = [c.keys[mask] for c, mask in zip(cells, reach, strict=True)]
     inside = data.total(partial(look_inside, split, keys, shift, 0), merge_keys)
     for g, mask in enumerate(reach):
-        parts = Cells(*sum_by_key(inside[f"keys{g}"], inside[f"sums{g}"]))
+        parts = GroupCells(*sum_by_key(inside[f"keys{g}"], inside[f"sums{g}"]))
         merged = cells[g].replaced(mask, shift, parts)
         mass, predicted, happened, _ = merged.sums
         if len(mass):
@@ -122,7 +122,7 @@ def excursions_of_blocks(split: Split, groups: int, data: PredictionBlocks) -> n
     return excursions
 
 
-def _may_turn(cells: Cells, shift: int) -> np.ndarray:
+def _may_turn(cells: GroupCells, shift: int) -> np.ndarray:
     """Tell in which cells (m,) the cumulative differences may reach the extremes of all ends.
 
     Cells whose predictions may tie with one in these cells are among them.

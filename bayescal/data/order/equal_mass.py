@@ -84,7 +84,7 @@ def _hold_borders(weight: np.ndarray, bins: int, whole: bool, least: float | Non
     return held
 
 
-class Cells(NamedTuple):
+class GroupCells(NamedTuple):
     """Cells of one group that hold rows, in ascending order."""
 
     #: Keys (m,), as many digits as the cells tell apart.
@@ -92,12 +92,12 @@ class Cells(NamedTuple):
     #: Sums (4, m) of weights, weights times predictions and times outcomes, and rows.
     sums: np.ndarray
 
-    def replaced(self, mask: np.ndarray, digits: int, finer: Cells) -> Cells:
+    def replaced(self, mask: np.ndarray, digits: int, finer: GroupCells) -> GroupCells:
         """Put finer cells, whose keys have more digits, for those that are marked (m,)."""
         keys = np.concatenate([self.keys[~mask] << digits, finer.keys])
         sums = np.concatenate([self.sums[:, ~mask], finer.sums], axis=1)
         order = np.argsort(keys, kind="stable")
-        return Cells(keys[order], sums[:, order])
+        return GroupCells(keys[order], sums[:, order])
 
 
 def mass_sums_of_blocks(
@@ -122,7 +122,7 @@ def mass_sums_of_blocks(
     cells, begins = [], []
     for sums in counts["sums"].reshape(4, groups, -1).swapaxes(0, 1):
         used = np.flatnonzero(sums[3])
-        cells.append(Cells(used, sums[:, used]))
+        cells.append(GroupCells(used, sums[:, used]))
     while shift:
         held = [_hold_borders(c.sums[0], *rule) if len(c.keys) else c.keys > 0 for c in cells]
         near = [
@@ -135,7 +135,7 @@ def mass_sums_of_blocks(
         keys = [c.keys[mask] for c, mask in zip(cells, held, strict=True)]
         inside = data.total(partial(look_inside, split, keys, shift, finer), merge_keys)
         for g, mask in enumerate(held):
-            parts = Cells(*sum_by_key(inside[f"keys{g}"], inside[f"sums{g}"]))
+            parts = GroupCells(*sum_by_key(inside[f"keys{g}"], inside[f"sums{g}"]))
             cells[g] = cells[g].replaced(mask, shift - finer, parts)
             if not finer:
                 alone = np.isin(cells[g].keys, parts.keys)

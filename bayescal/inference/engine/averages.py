@@ -35,7 +35,7 @@ _Sums: TypeAlias = tuple[jax.Array, jax.Array]
 _Block: TypeAlias = tuple[Params, tuple[jax.Array | None, jax.Array], jax.Array | None]
 
 
-class Draws(NamedTuple):
+class WeightedDraws(NamedTuple):
     """Parameters (n, ...), their log prior density, used for the mode, and log weights (n,).
 
     The weights exclude the likelihood; multiplied by it, they sum to the evidence.
@@ -68,7 +68,10 @@ def log_likelihood(
 
 
 def weigh(
-    family: Family, draws: Draws, sums: Float[jax.Array, "classes features"], origin: jax.Array
+    family: Family,
+    draws: WeightedDraws,
+    sums: Float[jax.Array, "classes features"],
+    origin: jax.Array,
 ) -> tuple[Float[jax.Array, " draws"], Float[jax.Array, ""]]:
     """Return the normalized log weights (n,) of draws given a data set, and the log evidence."""
     log_lik = log_likelihood(family, draws.params, sums, origin)
@@ -124,7 +127,7 @@ def weight_blocks(
 
 
 def draw_blocks(
-    draws: Draws, log_weights: Float[jax.Array, " draws"], block: int
+    draws: WeightedDraws, log_weights: Float[jax.Array, " draws"], block: int
 ) -> tuple[Params, Float[jax.Array, "blocks block"]]:
     """Split parameters and their log weights (n,) into blocks."""
     blocks = weight_blocks(log_weights[None], block)[:, 0]
@@ -285,7 +288,7 @@ def in_chunks(
 
 
 def mean_natural(
-    family: Family, draws: Draws, log_weights: Float[jax.Array, " draws"], origin: jax.Array
+    family: Family, draws: WeightedDraws, log_weights: Float[jax.Array, " draws"], origin: jax.Array
 ) -> Float[jax.Array, "classes features"]:
     """Compute the weighted mean (classes, p) of the coefficients, in blocks."""
     first = jax.tree.map(lambda leaf: leaf[0], draws.params)

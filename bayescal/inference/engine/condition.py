@@ -17,7 +17,7 @@ from bayescal._core.execution.structure import cached_by_structure
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import effective_sample_size
 from bayescal._core.shapes import Float
-from bayescal.inference.engine.averages import Draws, log_likelihood, mean_natural, weigh
+from bayescal.inference.engine.averages import WeightedDraws, log_likelihood, mean_natural, weigh
 from bayescal.inference.engine.diagnostics import largest_log_weights
 from bayescal.inference.integrators.base import Integrator, Problem
 from bayescal.models import Family
@@ -156,18 +156,20 @@ def split_problem(
     return split(part, (_mapped(problem, setup), extra), (rest, common), setup.parts)
 
 
-def realize(setup: Setup, problem: Problem) -> Draws:
+def realize(setup: Setup, problem: Problem) -> WeightedDraws:
     """Return the draws of one data set."""
     if problem.draws is not None:
         return problem.draws
     return setup.integrator.realize(problem, setup.size)
 
 
-def map_draws(function: Callable[[Problem, Draws], Out], problem: Problem, setup: Setup) -> Out:
+def map_draws(
+    function: Callable[[Problem, WeightedDraws], Out], problem: Problem, setup: Setup
+) -> Out:
     """Map ``function(problem of one data set, its draws)`` over the batch."""
     common = realize(setup, problem) if setup.common_draws else None
 
-    def part(problem: Problem, _: None, common: Draws | None) -> Out:
+    def part(problem: Problem, _: None, common: WeightedDraws | None) -> Out:
         def call(problem: Problem, _: None) -> Out:
             return function(problem, realize(setup, problem) if common is None else common)
 
@@ -196,17 +198,17 @@ def _numbers_drawn(problem: Problem, setup: Setup) -> int:
 
 
 @partial(jax.jit, static_argnums=0)
-def _make_draws(setup: Setup, problem: Problem) -> Draws:
+def _make_draws(setup: Setup, problem: Problem) -> WeightedDraws:
     if setup.common_draws:
         return realize(setup, select(problem, setup, 0))
 
-    def part(problem: Problem, _: None, __: None) -> Draws:
+    def part(problem: Problem, _: None, __: None) -> WeightedDraws:
         return map_rows(lambda alone, _: realize(setup, alone), problem, setup, None, 16)
 
     return split_problem(part, problem, setup, None, None)
 
 
-def weights_of(problem: Problem, draws: Draws) -> Float[jax.Array, " draws"]:
+def weights_of(problem: Problem, draws: WeightedDraws) -> Float[jax.Array, " draws"]:
     """Return the normalized log weights (n,) of the draws of one data set, stored or computed."""
     if problem.log_weights is not None:
         return problem.log_weights
@@ -227,7 +229,9 @@ def _weigh_all(
     """Return evidence and diagnostics of every data set, and the weights (batch, n) to store."""
     integrator = setup.integrator
 
-    def judge(problem: Problem, draws: Draws) -> tuple[Summary, Float[jax.Array, " draws"] | None]:
+    def judge(
+        problem: Problem, draws: WeightedDraws
+    ) -> tuple[Summary, Float[jax.Array, " draws"] | None]:
         log_weights, evidence = weigh(problem.prior.family, draws, problem.sums, problem.origin)
         missing = jnp.full((), jnp.nan)
         weighted = integrator.weighted
@@ -246,7 +250,7 @@ def _weigh_all(
 def mean_coefficients(setup: Setup, problem: Problem) -> Float[jax.Array, "sets classes features"]:
     """Compute the posterior mean (batch, classes, p) of the coefficients."""
 
-    def mean(problem: Problem, draws: Draws) -> Float[jax.Array, "classes features"]:
+    def mean(problem: Problem, draws: WeightedDraws) -> Float[jax.Array, "classes features"]:
         log_weights = weights_of(problem, draws)
         return mean_natural(problem.prior.family, draws, log_weights, problem.origin)
 
@@ -257,7 +261,7 @@ def mean_coefficients(setup: Setup, problem: Problem) -> Float[jax.Array, "sets 
 def find_modes(setup: Setup, problem: Problem) -> Params:
     """Find the parameters (batch, ...) with the largest likelihood times prior density."""
 
-    def mode(problem: Problem, draws: Draws) -> Params:
+    def mode(problem: Problem, draws: WeightedDraws) -> Params:
         best = setup.integrator.mode(problem)
         if best is not None:
             return best

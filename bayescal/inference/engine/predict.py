@@ -17,7 +17,7 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.shapes import Float
 from bayescal.inference._class_prior import ClassProbRule
 from bayescal.inference.engine.averages import (
-    Draws,
+    WeightedDraws,
     finite_features,
     in_blocks,
     in_chunks,
@@ -57,7 +57,9 @@ def _log_class_probabilities(
     common = realize(setup, problem) if setup.common_draws else None
 
     def part(
-        problem: Problem, batch_x: jax.Array | None, rest: tuple[Draws | None, jax.Array | None]
+        problem: Problem,
+        batch_x: jax.Array | None,
+        rest: tuple[WeightedDraws | None, jax.Array | None],
     ) -> jax.Array:
         common, common_x = rest
         points = common_x if batch_x is None else batch_x
@@ -77,7 +79,7 @@ def _average_part(
     shared_x: bool,
     common_rows: bool,
     dtype: np.dtype,
-    common: Draws | None,
+    common: WeightedDraws | None,
 ) -> Float[jax.Array, "sets classes points"]:
     """Compute `_log_class_probabilities` for the data sets on one device."""
     family = problem.prior.family

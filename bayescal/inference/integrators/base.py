@@ -13,7 +13,7 @@ from bayescal._core.execution.chunks import Out, map_batch
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.shapes import Float, Int
 from bayescal.inference._class_prior import ClassPrior
-from bayescal.inference.engine.averages import Draws
+from bayescal.inference.engine.averages import WeightedDraws
 from bayescal.models import Prior
 
 State = TypeVar("State")
@@ -35,7 +35,7 @@ class Problem(NamedTuple, Generic[State]):
     #: The class probabilities in the population to predict for.
     class_prior: ClassPrior
     state: State
-    draws: Draws | None = None
+    draws: WeightedDraws | None = None
     #: Normalized log weights of the stored draws.
     log_weights: Float[jax.Array, "*sets stored"] | None = None
     #: For ``prepare``: indices of the data sets if they are a part of the user's batch.
@@ -132,12 +132,12 @@ class Integrator(abc.ABC, Generic[State]):
         return map_batch(call, items, len(sums), rows)
 
     @abc.abstractmethod
-    def realize(self, problem: Problem[State], num_samples: int) -> Draws:
+    def realize(self, problem: Problem[State], num_samples: int) -> WeightedDraws:
         """Make the draws or nodes of one data set; called wherever they are needed."""
 
     def posterior_draws(
         self, problem: Problem[State], key: jax.Array, num_samples: int
-    ) -> Draws | None:
+    ) -> WeightedDraws | None:
         """Make draws in place of a rule's nodes, or return None if ``realize`` makes draws."""
         return None
 

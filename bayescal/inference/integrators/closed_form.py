@@ -10,7 +10,7 @@ import numpy as np
 from bayescal._core.arrays import Params
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.shapes import Float
-from bayescal.inference.engine.averages import Draws, log_likelihood
+from bayescal.inference.engine.averages import WeightedDraws, log_likelihood
 from bayescal.inference.integrators.base import Integrator, Problem, equal_base
 from bayescal.models import Prior
 
@@ -43,11 +43,11 @@ class ClosedForm(Integrator[State]):
         keys = jnp.broadcast_to(key, (len(problem.sums),))
         return State(keys, _log_evidence(self, *problem[:3], stacked))
 
-    def realize(self, problem: Problem[State], num_samples: int) -> Draws:
+    def realize(self, problem: Problem[State], num_samples: int) -> WeightedDraws:
         (prior, sums, origin), (key, log_evidence) = problem[:3], problem.state
         params, log_prior = prior.closed_form.draw(prior.values, sums, origin, key, num_samples)
         log_lik = log_likelihood(prior.family, params, sums, origin)
-        return Draws(params, log_prior, equal_base(num_samples) + log_evidence - log_lik)
+        return WeightedDraws(params, log_prior, equal_base(num_samples) + log_evidence - log_lik)
 
     def reported(
         self, state: State

@@ -11,7 +11,7 @@ import numpy as np
 from bayescal._core.lazy import jax, jnp, special
 from bayescal._core.numerics import effective_sample_size, normalize_log_weights
 from bayescal._core.shapes import Bool, Float
-from bayescal.inference.engine.averages import Draws, log_likelihood
+from bayescal.inference.engine.averages import WeightedDraws, log_likelihood
 from bayescal.inference.engine.space import constrain, names_at_ends, random_sites, unconstrain
 from bayescal.inference.integrators.base import Integrator, Problem
 from bayescal.models import Prior
@@ -173,10 +173,12 @@ class Importance(Integrator[Proposal]):
         start = jnp.full((), -1), jnp.zeros((), int), unused
         return jax.lax.while_loop(unfinished, one_round, start)[2]
 
-    def realize(self, problem: Problem[Proposal], num_samples: int) -> Draws:
+    def realize(self, problem: Problem[Proposal], num_samples: int) -> WeightedDraws:
         return self.mixed(problem.prior, problem.state, num_samples)[1]
 
-    def mixed(self, prior: Prior, state: Proposal, num_samples: int) -> tuple[Vectors, Draws]:
+    def mixed(
+        self, prior: Prior, state: Proposal, num_samples: int
+    ) -> tuple[Vectors, WeightedDraws]:
         """Draw (n, d) unconstrained vectors from proposal and prior; return them and the draws."""
         from_prior = max(1, round(_DEFENSIVE * num_samples)) if num_samples > 1 else 0
         defensive, adapted = jax.random.split(state.key)
@@ -190,7 +192,7 @@ class Importance(Integrator[Proposal]):
         if from_prior:
             log_proposal = jnp.logaddexp(log_proposal, math.log(fraction) + log_vector)
         log_base = log_vector - log_proposal - math.log(num_samples)
-        return v, Draws(params, log_prior, log_base)
+        return v, WeightedDraws(params, log_prior, log_base)
 
     def at_ends(self, prior: Prior, state: Proposal) -> list[str]:
         spread = 3 * np.sqrt(np.square(np.asarray(state.factor)).sum(axis=2))

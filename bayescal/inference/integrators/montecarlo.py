@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bayescal._core.lazy import jax
-from bayescal.inference.engine.averages import Draws
+from bayescal.inference.engine.averages import WeightedDraws
 from bayescal.inference.integrators.base import Integrator, Problem, equal_base
 from bayescal.models.prior import draw
 
@@ -22,6 +22,6 @@ class MonteCarlo(Integrator[jax.Array]):
     ) -> jax.Array:
         return key
 
-    def realize(self, problem: Problem, num_samples: int) -> Draws:
+    def realize(self, problem: Problem, num_samples: int) -> WeightedDraws:
         params, log_prior = draw(problem.prior, problem.state, num_samples)
-        return Draws(params, log_prior, equal_base(num_samples))
+        return WeightedDraws(params, log_prior, equal_base(num_samples))

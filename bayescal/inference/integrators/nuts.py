@@ -11,7 +11,7 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import nan_to_minus_inf
 from bayescal._core.random.nuts import run_chains
 from bayescal._core.shapes import Float, Int
-from bayescal.inference.engine.averages import Draws, log_likelihood, weigh
+from bayescal.inference.engine.averages import WeightedDraws, log_likelihood, weigh
 from bayescal.inference.engine.diagnostics import judge_chains
 from bayescal.inference.engine.space import constrain, names_at_ends, random_sites
 from bayescal.inference.integrators.base import Integrator, Problem, equal_base
@@ -99,12 +99,12 @@ class Nuts(Integrator[Chains]):
             results.append(Chains(flat, jnp.asarray(ess), jnp.asarray(r_hat), jnp.sum(diverging)))
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *results)
 
-    def realize(self, problem: Problem[Chains], num_samples: int) -> Draws:
+    def realize(self, problem: Problem[Chains], num_samples: int) -> WeightedDraws:
         prior, sums, origin = problem[:3]
         params, log_prior, _ = jax.vmap(lambda v: constrain(prior, v))(problem.state.vectors)
         # Dividing by the likelihood leaves equal weights once it is multiplied in again.
         log_lik = log_likelihood(prior.family, params, sums, origin)
-        return Draws(params, log_prior, equal_base(num_samples) - log_lik)
+        return WeightedDraws(params, log_prior, equal_base(num_samples) - log_lik)
 
     def mixing(self, state: Chains) -> tuple[Float[np.ndarray, " sets"], ...]:
         ess, r_hat, divergences = (np.asarray(values, float) for values in state[1:])

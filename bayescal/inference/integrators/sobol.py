@@ -7,7 +7,7 @@ import numpy as np
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import nan_to_minus_inf
 from bayescal._core.shapes import Float
-from bayescal.inference.engine.averages import Draws, broadcast_params
+from bayescal.inference.engine.averages import WeightedDraws, broadcast_params
 from bayescal.inference.engine.space import random_sites
 from bayescal.inference.integrators.base import Integrator, Problem, equal_base
 from bayescal.inference.integrators.quantiles import quantile
@@ -61,11 +61,11 @@ class Sobol(Integrator[jax.Array]):
         ]
         return jnp.asarray(np.clip(np.concatenate(parts), 2.0**-53, 1 - 2.0**-53))
 
-    def realize(self, problem: Problem, num_samples: int) -> Draws:
+    def realize(self, problem: Problem, num_samples: int) -> WeightedDraws:
         columns = iter(problem.state.T)
         params, sites = walk(problem.prior, lambda _, d: quantile(d, next(columns)))
         with jax.numpy_dtype_promotion("standard"):
             log_prior = sum((s.distribution.log_prob(s.value) for s in sites), jnp.zeros(()))
         params = broadcast_params(params, num_samples, {s.name for s in sites})
         log_prior = jnp.broadcast_to(nan_to_minus_inf(jnp.asarray(log_prior)), (num_samples,))
-        return Draws(params, log_prior, equal_base(num_samples))
+        return WeightedDraws(params, log_prior, equal_base(num_samples))

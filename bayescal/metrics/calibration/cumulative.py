@@ -23,7 +23,7 @@ from bayescal.data.order.cumulative import (
 )
 from bayescal.data.predictions import Classes, Inputs, Outcomes, Predictions, Reading
 from bayescal.metrics.calibration.ece import KINDS, Kind, make_ece
-from bayescal.metrics.calibration.mass import Histogram, OrderedMetric
+from bayescal.metrics.calibration.mass import CellHistogram, OrderedMetric
 from bayescal.metrics.sums import BinMetric, Group, Piece, compute
 
 CumulativeKind = Literal["max", "range"]
@@ -153,7 +153,7 @@ class CumulativeError(OrderedMetric):
     ) -> tuple[Piece, Piece, Piece]:
         return self.events.by_cell(data, cells, xp)
 
-    def histogram(self, cells: int = 4096, borders: np.ndarray | None = None) -> Histogram:
+    def histogram(self, cells: int = 4096, borders: np.ndarray | None = None) -> CellHistogram:
         return CumulativeHistogram(self, cells, borders)
 
     def compute(self, data: Predictions, xp: ModuleType) -> Float[Array, ""]:
@@ -193,7 +193,7 @@ class CumulativeError(OrderedMetric):
 
 
 @dataclass(frozen=True)
-class CumulativeHistogram(Histogram):
+class CumulativeHistogram(CellHistogram):
     """The cumulative difference, read only at the ends of cells."""
 
     metric: CumulativeError

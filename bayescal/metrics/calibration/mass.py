@@ -33,7 +33,7 @@ class OrderedMetric(BinMetric, DirectMetric):
     """A metric of rows sorted by prediction, which sums over fine cells can approximate."""
 
     @abstractmethod
-    def histogram(self, cells: int = 4096, borders: np.ndarray | None = None) -> Histogram:
+    def histogram(self, cells: int = 4096, borders: np.ndarray | None = None) -> CellHistogram:
         """Make the approximation from sums over cells of equal width, or with these borders."""
 
 
@@ -62,7 +62,7 @@ class MassMetric(OrderedMetric):
         sums = [sums_of(*group, self.bins, whole, least) for group in groups]
         return xp.concatenate(sums, axis=1), ratio
 
-    def histogram(self, cells: int = 4096, borders: np.ndarray | None = None) -> Histogram:
+    def histogram(self, cells: int = 4096, borders: np.ndarray | None = None) -> CellHistogram:
         return MassHistogram(self, cells, borders)
 
     def compute(self, data: Predictions, xp: ModuleType) -> Float[Array, ""]:
@@ -102,7 +102,7 @@ def _device_mass_sums(
 
 
 @dataclass(frozen=True)
-class Histogram(SumMetric, ABC):
+class CellHistogram(SumMetric, ABC):
     """An approximation of a metric from sums over many cells, of equal width or with borders."""
 
     metric: OrderedMetric
@@ -137,7 +137,7 @@ class Histogram(SumMetric, ABC):
 
 
 @dataclass(frozen=True)
-class MassHistogram(Histogram):
+class MassHistogram(CellHistogram):
     """Bins of equal mass from sums over many more cells than bins.
 
     Cells that hold a border are divided between two bins in proportion.

@@ -21,7 +21,7 @@ from bayescal._core.random.keys import generator
 from bayescal.data.membership import check_clusters
 from bayescal.data.predictions import Predictions
 from bayescal.data.weights import ones
-from bayescal.metrics.calibration.mass import Histogram, OrderedMetric
+from bayescal.metrics.calibration.mass import CellHistogram, OrderedMetric
 from bayescal.metrics.sums import (
     Metric,
     Piece,
@@ -67,7 +67,7 @@ def grouped(metric: Metric, data: Predictions | None = None) -> SumMetric | None
         return None
     room = _NUMBERS // (_ROWS * metric.groups * _MAX_GROUPS // 4)
     if data is None:
-        return metric.histogram(max(metric.bins, min(Histogram.width_cells, room)))
+        return metric.histogram(max(metric.bins, min(CellHistogram.width_cells, room)))
     cells = max(metric.bins, min(_CELLS_PER_BIN * metric.bins, room))
     step = -(-data.probs.size // _SAMPLE)
     sample = data.part(slice(None, None, step))
@@ -251,7 +251,7 @@ def _number_of_groups(metric: SumMetric) -> int:
     """Choose a power of two that keeps sums small and is equal for all models."""
     # The number of borders from data may differ slightly between models.
     cells = metric.cells
-    if isinstance(metric, Histogram):
+    if isinstance(metric, CellHistogram):
         cells = metric.metric.groups * metric.width_cells
     room = max(_NUMBERS // (metric.rows * cells), 1)
     return min(max(1 << (room.bit_length() - 1), _MIN_GROUPS), _MAX_GROUPS)

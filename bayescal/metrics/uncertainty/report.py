@@ -38,7 +38,7 @@ _MAX_NAME_LENGTH = 20
 
 
 @dataclass(frozen=True, repr=False)
-class Report:
+class MetricReport:
     """Metrics with confidence intervals, by model and metric.
 
     Attributes
@@ -153,7 +153,7 @@ def report(
     classes: Classes = None,
     inputs: Inputs = "probs",
     title: str | None = None,
-) -> Report:
+) -> MetricReport:
     """Compute metrics with intervals for one model, or for several on the same rows.
 
     Parameters
@@ -271,4 +271,4 @@ def report(
     for blocks in read:
         blocks.finish()
     number = None if clusters is None else int(clusters.max()) + 1
-    return Report(intervals, differences, tests, cases, level, number, title)
+    return MetricReport(intervals, differences, tests, cases, level, number, title)

@@ -63,7 +63,7 @@ class Estimate(NamedTuple):
     upper: np.ndarray = _EMPTY
 
 
-class _Cells(NamedTuple):
+class _CurveCells(NamedTuple):
     """Cells in ascending order: mean predictions (m,), numbers of rows and of events in them."""
 
     predicted: np.ndarray
@@ -71,7 +71,7 @@ class _Cells(NamedTuple):
     happened: np.ndarray
 
 
-class Events(NamedTuple):
+class CurveEvents(NamedTuple):
     """Probabilities (n,) of events, whether they happened (as numbers), and numbers of rows.
 
     Weights that are not counts are scaled to add up to as many rows as they are worth.
@@ -83,11 +83,11 @@ class Events(NamedTuple):
     #: Machine epsilon of the type of the given probabilities.
     precision: float
 
-    def counted(self) -> Events:
+    def counted(self) -> CurveEvents:
         """Return events whose weights are counts, for random draws of rows."""
         counts = as_counts(self.weights, self.predicted, self.happened)
         used = counts > 0
-        return Events(self.predicted[used], self.happened[used], counts[used], self.precision)
+        return CurveEvents(self.predicted[used], self.happened[used], counts[used], self.precision)
 
     def curve(self, bins: int, binning: Literal["equal_width", "equal_mass"]) -> ReliabilityCurve:
         """Compute the reliability curve; ties stay together, since bands need counts in bins."""
@@ -103,7 +103,7 @@ class Events(NamedTuple):
         return np.bincount(cell, self.weights, bins) / self.weights.sum()
 
 
-def read_events(data: Predictions, kind: str) -> Events:
+def read_events(data: Predictions, kind: str) -> CurveEvents:
     """Read the events of one model."""
     probs, y = data.probs, data.y
     # Let the metric raise for a wrong kind.
@@ -118,16 +118,16 @@ def read_events(data: Predictions, kind: str) -> Events:
     if not data.whole:
         total = weights.sum()
         weights = weights * (max(1.0, np.rint(effective_size(total, weights @ weights))) / total)
-    return Events(predicted, happened.astype(float), weights, data.precision)
+    return CurveEvents(predicted, happened.astype(float), weights, data.precision)
 
 
-def estimate(events: Events, options: Options) -> Estimate:
+def estimate(events: CurveEvents, options: Options) -> Estimate:
     """Estimate the curve of one model."""
     methods = {"binned": _binned, "corp": _corp, "smooth": _smooth}
     return methods[options.method](events, options)
 
 
-def _binned(events: Events, options: Options) -> Estimate:
+def _binned(events: CurveEvents, options: Options) -> Estimate:
     curve = events.curve(options.bins, options.binning)
     x, observed = curve.predicted, curve.observed
     if options.level is None:
@@ -154,7 +154,7 @@ def _wilson(
     return np.clip(center - half, 0, frequency), np.clip(center + half, frequency, 1)
 
 
-def _corp(events: Events, options: Options) -> Estimate:
+def _corp(events: CurveEvents, options: Options) -> Estimate:
     predicted, index = _scores(events)
     cells = _count(events, index, len(predicted))
     curve = _pool_adjacent_violators(cells.happened, cells.cases)
@@ -181,7 +181,7 @@ def _corp(events: Events, options: Options) -> Estimate:
     return Estimate(x, y, cells.predicted, *np.quantile(resampled, _tails(options.level), axis=0))
 
 
-def _scores(events: Events) -> tuple[np.ndarray, np.ndarray]:
+def _scores(events: CurveEvents) -> tuple[np.ndarray, np.ndarray]:
     """Return the distinct predictions (m,), and the index (n,) of that of each row."""
     predicted, index = np.unique(events.predicted, return_inverse=True)
     begins = begins_score(predicted)
@@ -194,7 +194,7 @@ def _pool_adjacent_violators(happened: np.ndarray, cases: np.ndarray) -> np.ndar
     return isotonic_regression(happened / cases, sample_weight=cases)
 
 
-def _smooth(events: Events, options: Options) -> Estimate:
+def _smooth(events: CurveEvents, options: Options) -> Estimate:
     cells = _nodes(events)
     width = options.bandwidth
     if width is None:
@@ -216,7 +216,7 @@ def _smooth(events: Events, options: Options) -> Estimate:
     return Estimate(x, y, x, *ends)
 
 
-def _nodes(events: Events) -> _Cells:
+def _nodes(events: CurveEvents) -> _CurveCells:
     """Return cells around the nodes of the grid."""
     return _count(events, np.rint(events.predicted * _GRID).astype(np.intp), _GRID + 1)
 
@@ -246,15 +246,15 @@ def _smoothed(values: np.ndarray, factors: np.ndarray) -> np.ndarray:
     return np.maximum(smoothed, 0)
 
 
-def _count(events: Events, index: np.ndarray, cells: int) -> _Cells:
+def _count(events: CurveEvents, index: np.ndarray, cells: int) -> _CurveCells:
     predicted, happened, weights = events[:3]
     cases = np.bincount(index, weights, cells)
     total = np.bincount(index, weights * predicted, cells)
     mean = np.clip(total / np.where(cases > 0, cases, 1), 0, 1)
-    return _Cells(mean, cases, np.bincount(index, weights * happened, cells))
+    return _CurveCells(mean, cases, np.bincount(index, weights * happened, cells))
 
 
-def _resample(cells: _Cells, options: Options) -> tuple[np.ndarray, np.ndarray]:
+def _resample(cells: _CurveCells, options: Options) -> tuple[np.ndarray, np.ndarray]:
     """Draw numbers of rows and of events (resamples, m) in many data sets.
 
     For consistency the labels are drawn from the predictions; for confidence rows are resampled.

@@ -9,7 +9,7 @@ import numpy as np
 from bayescal._core.execution.chunks import slices
 from bayescal._core.minimization.directions import newton_step_on_host
 from bayescal._core.minimization.newton_cg import Curvature, Point, newton_cg
-from bayescal._core.minimization.optimize import Minimum, Quadratic, Status, newton_on_host
+from bayescal._core.minimization.optimize import Minimum, QuadraticModel, Status, newton_on_host
 from bayescal._core.shapes import Bool, Float
 from bayescal.data.rows import Designs, Sums, add, greatest
 from bayescal.regression.binary.host import (
@@ -87,14 +87,14 @@ def fit_binary(
     weights = part.weights * (total / part.weights.sum())
     part = part._replace(columns=turn.T @ part.columns, weights=weights)
 
-    def turned(loss: Quadratic[np.ndarray]) -> Quadratic[np.ndarray]:
-        return Quadratic(loss.value, turn.T @ loss.gradient, turn.T @ loss.hessian @ turn)
+    def turned(loss: QuadraticModel[np.ndarray]) -> QuadraticModel[np.ndarray]:
+        return QuadraticModel(loss.value, turn.T @ loss.gradient, turn.T @ loss.hessian @ turn)
 
-    def penalized(loss: Quadratic[np.ndarray], gamma: Gamma) -> Quadratic[np.ndarray]:
+    def penalized(loss: QuadraticModel[np.ndarray], gamma: Gamma) -> QuadraticModel[np.ndarray]:
         # Without a penalty to decide between dependent columns there is none at all.
         return add_penalties(problem, unit, None, loss, gamma, np) if span is None else loss
 
-    def objective(gamma: Gamma) -> Quadratic[np.ndarray]:
+    def objective(gamma: Gamma) -> QuadraticModel[np.ndarray]:
         return penalized(turned(_loss(sums(turn @ gamma))), gamma)
 
     def direction(
@@ -127,8 +127,8 @@ def fit_binary(
     return minimum._replace(x=uncentered(turn @ minimum.x / unit, mean, np))
 
 
-def _loss(sums: Sums) -> Quadratic[np.ndarray]:
-    return Quadratic(sums["value"], sums["gradient"], sums["hessian"])
+def _loss(sums: Sums) -> QuadraticModel[np.ndarray]:
+    return QuadraticModel(sums["value"], sums["gradient"], sums["hessian"])
 
 
 def _start(problem: Regression[np.ndarray], total: float) -> Beta:

@@ -24,7 +24,7 @@ from bayescal.regression.binary.objective import (
 _EQUAL = 1e-9
 
 
-class Grid(NamedTuple, Generic[ArrayT]):
+class CandidateGrid(NamedTuple, Generic[ArrayT]):
     """Candidates: strengths of both penalties, and targets, which all candidates may share."""
 
     targets: Float[ArrayT, "#candidates rows"]
@@ -49,7 +49,7 @@ def choose(
     y: Float[jax.Array, " rows"],
     weights: Float[jax.Array, " rows"],
     fold: Int[jax.Array, " rows"],
-    grid: Grid[jax.Array],
+    grid: CandidateGrid[jax.Array],
     folds: int,
     lasso: bool = False,
 ) -> Choice:
@@ -91,7 +91,7 @@ def choose_on_host(
     y: Shaped[np.ndarray, " rows"],
     weights: Float[np.ndarray, " rows"],
     fold: Int[np.ndarray, " rows"],
-    grid: Grid[np.ndarray],
+    grid: CandidateGrid[np.ndarray],
     folds: int,
 ) -> tuple[int, Float[np.ndarray, "candidates folds"]]:
     """Return the best candidate and the losses of :func:`choose`, with NumPy.
@@ -127,7 +127,7 @@ def choose_on_host(
 def _path(
     design: BinaryDesign[np.ndarray],
     unit: Float[np.ndarray, " parameters"],
-    grid: Grid[np.ndarray],
+    grid: CandidateGrid[np.ndarray],
     guess: Float[np.ndarray, "candidates parameters"] | None,
 ) -> Float[np.ndarray, "candidates parameters"]:
     """Fit from strong to weak; return coefficients in the design's units.

@@ -14,11 +14,11 @@ from bayescal._core.execution.padding import pad_axis, padded_length
 from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.minimization.directions import lasso_step, newton_step
-from bayescal._core.minimization.optimize import Minimum, Quadratic, newton
+from bayescal._core.minimization.optimize import Minimum, QuadraticModel, newton
 from bayescal._core.shapes import Float
 from bayescal.regression.binary.host import MANY, fit_on_host
 from bayescal.regression.binary.objective import (
-    Prior,
+    CoefficientPrior,
     Regression,
     add_penalties,
     centered,
@@ -62,7 +62,7 @@ def fit_one(problem: Regression[jax.Array], lasso: bool) -> Minimum[jax.Array]:
     strength = jnp.concatenate([jnp.zeros(1), l1]) / unit
     has_prior = problem.prior is not None or problem.intercept_prior is not None
 
-    def objective(beta: Float[jax.Array, " parameters"]) -> Quadratic[jax.Array]:
+    def objective(beta: Float[jax.Array, " parameters"]) -> QuadraticModel[jax.Array]:
         loss = (
             _negative_log_posterior(problem, unit, beta)
             if has_prior
@@ -94,7 +94,7 @@ def _negative_log_posterior(
     problem: Regression[jax.Array],
     unit: Float[jax.Array, " 1+features"],
     beta: Float[jax.Array, " 1+features"],
-) -> Quadratic[jax.Array]:
+) -> QuadraticModel[jax.Array]:
     """Compute the potential of the NumPyro model at ``beta``, whose units are given.
 
     It is that of the sites and the loss, whose Hessian costs less by hand than by JAX: half of the
@@ -110,7 +110,7 @@ def _negative_log_posterior(
     _, diagonal = jax.jvp(jax.grad(of_sites), (beta,), (jnp.ones_like(beta),))
     loss = cross_entropy(problem, beta)
     hessian = loss.hessian + jnp.diag(diagonal)
-    return Quadratic(loss.value + value, loss.gradient + gradient, hessian)
+    return QuadraticModel(loss.value + value, loss.gradient + gradient, hessian)
 
 
 def _with_known_sign(problem: Regression[jax.Array]) -> Regression[jax.Array]:
@@ -179,7 +179,7 @@ def fit_single(problem: Regression[np.ndarray], lasso: bool = False) -> Minimum[
         rows = (problem.x[weighted], problem.targets[weighted], problem.weights[weighted])
         problem = Regression(*rows, *problem[3:])
     priors = (problem.prior, problem.intercept_prior)
-    written = all(law is None or isinstance(law, Prior) for law in priors)
+    written = all(law is None or isinstance(law, CoefficientPrior) for law in priors)
     if written and on_host(problem.x, newton=lasso):
         with np.errstate(all="ignore"), threads_of_blas(*problem.x.shape):
             return fit_on_host(problem)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bayescal._core.minimization.directions import newton_step_on_host
-from bayescal._core.minimization.optimize import Minimum, Quadratic, Status, newton_on_host
+from bayescal._core.minimization.optimize import Minimum, QuadraticModel, Status, newton_on_host
 from bayescal._core.shapes import Float
 from bayescal.regression.binary.lasso import lasso_step_on_host
 from bayescal.regression.binary.objective import (
@@ -128,14 +128,14 @@ def fit_design(
     no_prior = problem.prior is None and problem.intercept_prior is None
     all_free = problem.free is None or problem.free.all()
     plain = no_prior and all_free and strength is None and not np.count_nonzero(problem.l2)
-    losses: list[Quadratic[np.ndarray]] = []
+    losses: list[QuadraticModel[np.ndarray]] = []
 
-    def penalized(loss: Quadratic[np.ndarray], beta: Vector) -> Quadratic[np.ndarray]:
+    def penalized(loss: QuadraticModel[np.ndarray], beta: Vector) -> QuadraticModel[np.ndarray]:
         if plain:
             return loss
         return add_penalties(problem, unit, strength, loss, beta, np)
 
-    def objective(beta: Vector) -> Quadratic[np.ndarray]:
+    def objective(beta: Vector) -> QuadraticModel[np.ndarray]:
         losses.append(cross_entropy_on_host(design, beta))
         return penalized(losses[-1], beta)
 
@@ -176,8 +176,8 @@ def corrected_step(
     hessian: Float[np.ndarray, "parameters parameters"],
     gradient: Vector,
     at: Vector,
-    loss: Quadratic[np.ndarray],
-    penalized: Callable[[Quadratic[np.ndarray], np.ndarray], Quadratic[np.ndarray]],
+    loss: QuadraticModel[np.ndarray],
+    penalized: Callable[[QuadraticModel[np.ndarray], np.ndarray], QuadraticModel[np.ndarray]],
     *,
     scale: float,
     bound: Vector,
@@ -195,12 +195,12 @@ def corrected_step(
         return step, decrement
     slope, curvature = loss.gradient - here.gradient, loss.hessian - here.hessian
 
-    def evaluate(beta: Vector) -> Quadratic[np.ndarray]:
+    def evaluate(beta: Vector) -> QuadraticModel[np.ndarray]:
         value, gradient, hessian = cross_entropy_on_host(part, beta)
         move = beta - at
         turn = curvature @ move
         value = value + move @ (slope + turn / 2)
-        return penalized(Quadratic(value, gradient + slope + turn, hessian + curvature), beta)
+        return penalized(QuadraticModel(value, gradient + slope + turn, hessian + curvature), beta)
 
     minimum = newton_on_host(evaluate, at, scale=scale, bound=bound)
     return at - minimum.x if minimum.status == Status.CONVERGED else step, decrement

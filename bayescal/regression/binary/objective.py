@@ -15,7 +15,7 @@ import numpy as np
 from bayescal._core.arrays import Array, ArrayT
 from bayescal._core.execution.chunks import slices
 from bayescal._core.lazy import jax, jnp
-from bayescal._core.minimization.optimize import Quadratic
+from bayescal._core.minimization.optimize import QuadraticModel
 from bayescal._core.shapes import Float, Shaped
 
 #: Size of features below which they count as zero.
@@ -47,13 +47,13 @@ class Regression(NamedTuple, Generic[ArrayT]):
     l2: Float[ArrayT, " *fits"] | Float[ArrayT, "*fits features"] | float
     #: One if the intercept or a coefficient is fitted, zero if it is fixed at zero.
     free: Shaped[ArrayT, "*fits 1+features"] | None = None
-    #: Prior of each coefficient: a ``Prior`` for fits on the host, a NumPyro distribution for
-    #: compiled ones.
-    prior: Prior | Distribution | None = None
-    intercept_prior: Prior | Distribution | None = None
+    #: Prior of each coefficient: a ``CoefficientPrior`` for fits on the host, a NumPyro
+    #: distribution for compiled ones.
+    prior: CoefficientPrior | Distribution | None = None
+    intercept_prior: CoefficientPrior | Distribution | None = None
 
 
-class Prior(NamedTuple):
+class CoefficientPrior(NamedTuple):
     """An independent prior of coefficients with explicit log density and derivatives.
 
     ``cauchy`` is zero for a normal and one for a Cauchy distribution.
@@ -129,7 +129,7 @@ def _row_terms_on_host(
 
 def cross_entropy(
     problem: Regression[jax.Array], beta: Float[jax.Array, " 1+features"]
-) -> Quadratic[jax.Array]:
+) -> QuadraticModel[jax.Array]:
     """Compute the weighted cross-entropy at (intercept, coef...) and its derivatives."""
     x, d = problem.x, problem.x.shape[1]
     # A sum over columns, elementwise, is fast for few and small problems under ``vmap``.
@@ -148,7 +148,7 @@ def cross_entropy(
                 entries[i, j] = entries[j, i] = jnp.sum(curvature * columns[i] * columns[j])
         rows = [jnp.stack([entries[i, j] for j in range(d + 1)]) for i in range(d + 1)]
         hessian = jnp.stack(rows)
-    return Quadratic(jnp.sum(loss), gradient, hessian)
+    return QuadraticModel(jnp.sum(loss), gradient, hessian)
 
 
 class BinaryDesign(NamedTuple, Generic[ArrayT]):
@@ -161,20 +161,20 @@ class BinaryDesign(NamedTuple, Generic[ArrayT]):
 
 def cross_entropy_on_host(
     design: BinaryDesign[np.ndarray], beta: Float[np.ndarray, " parameters"]
-) -> Quadratic[np.ndarray]:
+) -> QuadraticModel[np.ndarray]:
     """Compute :func:`cross_entropy` with NumPy, in blocks that fit in the processor's cache."""
     sums = (_block_sums(block, beta) for block in _blocks(design))
-    return reduce(lambda first, second: Quadratic(*map(np.add, first, second)), sums)
+    return reduce(lambda first, second: QuadraticModel(*map(np.add, first, second)), sums)
 
 
 def _block_sums(
     design: BinaryDesign[np.ndarray], beta: Float[np.ndarray, " parameters"]
-) -> Quadratic[np.ndarray]:
+) -> QuadraticModel[np.ndarray]:
     columns, targets, weights = design
     loss, residual, curvature = row_terms(beta @ columns, targets, weights, np)
     # Arithmetic of NumPy's scalars is faster than that of arrays without axes.
     value = cast("np.ndarray", loss.sum())
-    return Quadratic(value, columns @ residual, products(columns, curvature))
+    return QuadraticModel(value, columns @ residual, products(columns, curvature))
 
 
 def products(
@@ -235,7 +235,7 @@ def penalty_terms(
     gradient = diagonal * beta
     for law, part in ((problem.intercept_prior, 0), (problem.prior, 1)):
         # Compiled fits have distributions here, which are part of their loss.
-        if isinstance(law, Prior):
+        if isinstance(law, CoefficientPrior):
             inside = (np.arange(d + 1) > 0) == (part == 1)
             loss = law.loss(np.asarray(beta / unit))
             value = value + np.sum(np.where(inside, loss[0], 0))
@@ -248,10 +248,10 @@ def add_penalties(
     problem: Regression[ArrayT],
     unit: Float[ArrayT, " 1+features"],
     strength: Float[ArrayT, " 1+features"] | None,
-    loss: Quadratic[ArrayT],
+    loss: QuadraticModel[ArrayT],
     beta: Float[ArrayT, " 1+features"],
     xp: ModuleType = jnp,
-) -> Quadratic[ArrayT]:
+) -> QuadraticModel[ArrayT]:
     """Add the :func:`penalty_terms` to a loss, and the absolute penalty to its value only.
 
     ``strength`` is that of the absolute penalty of ``beta``, None to omit it. Derivatives
@@ -259,13 +259,13 @@ def add_penalties(
     """
     value, gradient, diagonal = penalty_terms(problem, unit, beta, xp)
     hessian = loss.hessian + xp.diag(diagonal)
-    total = Quadratic(loss.value + value, loss.gradient + gradient, hessian)
+    total = QuadraticModel(loss.value + value, loss.gradient + gradient, hessian)
     if problem.free is not None:
         # With these derivatives no step moves coefficients that are not free.
         moves = xp.asarray(problem.free) > 0
         both = moves[:, None] & moves
         hessian = xp.where(both, hessian, xp.diag(xp.where(moves, 0.0, 1.0)))
-        total = Quadratic(total.value, xp.where(moves, total.gradient, 0.0), hessian)
+        total = QuadraticModel(total.value, xp.where(moves, total.gradient, 0.0), hessian)
     if strength is None:
         return total
     return total._replace(value=total.value + xp.sum(strength * abs(beta)))

@@ -16,14 +16,14 @@ from bayescal._core.arrays import Array
 from bayescal._core.execution.padding import pad_axis, padded_length
 from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax, jnp
-from bayescal._core.minimization.optimize import Minimum, Quadratic, newton_on_host
+from bayescal._core.minimization.optimize import Minimum, QuadraticModel, newton_on_host
 from bayescal._core.random.nuts import run_chains
 from bayescal._core.shapes import Float
 from bayescal.regression.binary.compress import NODES, compress
 from bayescal.regression.binary.objective import (
     BinaryDesign,
+    CoefficientPrior,
     Distribution,
-    Prior,
     Terms,
     cross_entropy_on_host,
 )
@@ -48,7 +48,7 @@ class Target(NamedTuple):
 
     design: BinaryDesign[np.ndarray]
     positive: Float[Array, " parameters"]
-    prior: Prior
+    prior: CoefficientPrior
     distribution: Distribution | None = None
     distributed: Float[Array, " parameters"] | None = None
     #: Makes the sites of the NumPyro model; None: of its name for each parameter.
@@ -78,13 +78,13 @@ def find_mode(target: Target) -> tuple[Minimum[np.ndarray], Matrix]:
     """Find the mode of u, and the Hessian of the negative log posterior there."""
     positive = target.positive > 0
 
-    def objective(u: Theta) -> Quadratic[np.ndarray]:
+    def objective(u: Theta) -> QuadraticModel[np.ndarray]:
         theta = _constrain(target, u)
         slope = np.where(positive, theta, 1.0)
         loss = cross_entropy_on_host(target.design, theta)
         value, gradient, diagonal = _prior_terms(target, u)
         curved = np.where(positive, loss.gradient * slope, 0.0)
-        return Quadratic(
+        return QuadraticModel(
             loss.value + value,
             loss.gradient * slope + gradient,
             loss.hessian * slope[:, None] * slope + np.diag(curved + diagonal),

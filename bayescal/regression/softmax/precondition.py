@@ -36,7 +36,7 @@ _TINY = 1e-10
 Factors: TypeAlias = tuple[ArrayT, ...]
 
 
-class Blocks(NamedTuple, Generic[ArrayT]):
+class HessianBlocks(NamedTuple, Generic[ArrayT]):
     """Blocks of the Hessian, of the classes and of shared parameters; or of its inverse."""
 
     classes: Float[ArrayT, "classes inputs inputs"]
@@ -227,27 +227,29 @@ def _narrow(
     return narrow, variances.astype(np.float32)
 
 
-def _measure_blocks(design: Design[ArrayT], probs: Float[ArrayT, "rows classes"]) -> Blocks[ArrayT]:
+def _measure_blocks(
+    design: Design[ArrayT], probs: Float[ArrayT, "rows classes"]
+) -> HessianBlocks[ArrayT]:
     xp = _xp(probs)
     stride, design, probs = _thin(design, probs)
     blocks = stride * class_grams(*_narrow(design, _variances(design, probs)), xp)
-    return Blocks(blocks, stride * _shared_gram(design, probs, xp))
+    return HessianBlocks(blocks, stride * _shared_gram(design, probs, xp))
 
 
 def _invert_blocks(
-    data: Blocks[ArrayT], penalty: Float[ArrayT, " parameters"], sizes: Sizes
-) -> Blocks[ArrayT]:
+    data: HessianBlocks[ArrayT], penalty: Float[ArrayT, " parameters"], sizes: Sizes
+) -> HessianBlocks[ArrayT]:
     blocks, shared = data
     xp = _xp(blocks)
     parts = split(penalty, sizes)
     class_penalty = by_class(parts, xp)
     eye = xp.eye(class_penalty.shape[1], dtype=blocks.dtype)
     inverse = xp.linalg.inv(_ridge(blocks + class_penalty[:, :, None] * eye, xp))
-    return Blocks(inverse, _invert_shared(shared, parts.shared, xp))
+    return HessianBlocks(inverse, _invert_shared(shared, parts.shared, xp))
 
 
 def _apply_blocks(
-    inverse: Blocks[ArrayT], vector: Float[ArrayT, " parameters"], sizes: Sizes
+    inverse: HessianBlocks[ArrayT], vector: Float[ArrayT, " parameters"], sizes: Sizes
 ) -> Float[ArrayT, " parameters"]:
     blocks, shared = inverse
     xp = _xp(vector)

@@ -32,7 +32,7 @@ from bayescal.calibrators.binary.averaged_beta.regressions import (
     COLUMNS,
     FAR,
     LINEAR,
-    Basis,
+    FeatureBasis,
     Points,
     find_scale,
     fit,
@@ -408,7 +408,7 @@ class AveragedBeta(OnlineCalibrator):
 
     def _lines(self, state: State, scores: XArray) -> tuple[XArray, XArray]:
         """Compute the log odds (d, 10, m) of the regressions, and the columns (d, 1, 17, m)."""
-        basis = Basis(
+        basis = FeatureBasis(
             state["inverse"], state["smoothing"], state["inducing"], state["length"][:, None]
         )
         xp = namespace(scores)

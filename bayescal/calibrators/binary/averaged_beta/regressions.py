@@ -92,7 +92,7 @@ class Nodes(NamedTuple):
     weights: AnyArray
 
 
-class Basis(NamedTuple):
+class FeatureBasis(NamedTuple):
     """Parameters of the features of log odds, for inverse temperatures (s,)."""
 
     inverse: AnyArray
@@ -104,10 +104,10 @@ class Basis(NamedTuple):
     length: AnyArray
 
 
-class Fitted(NamedTuple):
+class FittedRegressions(NamedTuple):
     """Regressions (s, 2, 10)."""
 
-    basis: Basis
+    basis: FeatureBasis
     #: Coefficients of two shapes, intercept, and kernels at inducing inputs (s, 2, 10, 17).
     coef: AnyArray
     #: The covariance of ``coef`` is factor @ factor' (s, 2, 10, 17, 17).
@@ -118,7 +118,7 @@ class Fitted(NamedTuple):
     decrement: AnyArray
 
 
-def fit(points: Points, nodes: Nodes, coarse: Nodes | None = None) -> Fitted:
+def fit(points: Points, nodes: Nodes, coarse: Nodes | None = None) -> FittedRegressions:
     """Fit all regressions in O(n) time and memory.
 
     ``nodes`` stand for the rows of both classes in sums that are not linear in the log odds. A fit
@@ -129,15 +129,15 @@ def fit(points: Points, nodes: Nodes, coarse: Nodes | None = None) -> Fitted:
     if coarse is None:
         return _fit_at(u, points, nodes)
 
-    def part(u: np.ndarray) -> Fitted:
+    def part(u: np.ndarray) -> FittedRegressions:
         with np.errstate(under="ignore"):
             return _fit_at(u, points, nodes, coarse)
 
     # Always two parts, on any machine: a part stops when its regressions have converged.
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(part, np.array_split(u, 2))
-    basis = Basis(*map(_join, first.basis, second.basis))
-    joined = Fitted(basis, *map(_join, first[1:], second[1:]))
+    basis = FeatureBasis(*map(_join, first.basis, second.basis))
+    joined = FittedRegressions(basis, *map(_join, first[1:], second[1:]))
     return joined._replace(decrement=max(first.decrement, second.decrement))
 
 
@@ -146,7 +146,9 @@ def _join(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.concatenate([first, second]) if np.ndim(first) else first
 
 
-def _fit_at(u: np.ndarray, points: Points, nodes: Nodes, coarse: Nodes | None = None) -> Fitted:
+def _fit_at(
+    u: np.ndarray, points: Points, nodes: Nodes, coarse: Nodes | None = None
+) -> FittedRegressions:
     """Fit the regressions at logarithms ``u`` (s,) of the inverse temperature."""
     basis = _make_basis(points, np.exp(u))
     z = basis.inducing
@@ -182,7 +184,7 @@ def _fit_at(u: np.ndarray, points: Points, nodes: Nodes, coarse: Nodes | None = 
     turn = np.swapaxes(whiten, -1, -2)[:, :, None]
     coef = (turn @ (_AMPLITUDE * theta)[..., None])[..., 0]
     factor = turn @ (_AMPLITUDE[..., None] * np.swapaxes(_inverse_of_triangles(root), -1, -2))
-    return Fitted(basis, coef, factor, log_evidence, decrement)
+    return FittedRegressions(basis, coef, factor, log_evidence, decrement)
 
 
 def _inverse_of_triangles(lower: np.ndarray) -> np.ndarray:
@@ -198,7 +200,7 @@ def _inverse_of_triangles(lower: np.ndarray) -> np.ndarray:
 
 
 def make_columns(
-    basis: Basis, z: XArray, xp: ModuleType | Namespace = np
+    basis: FeatureBasis, z: XArray, xp: ModuleType | Namespace = np
 ) -> tuple[AnyArray, AnyArray]:
     """Compute offsets (s, n) and columns (s, 2, 17, n) of the regressions at z (n,)."""
     one, zero = _shapes(basis, z, xp)
@@ -209,7 +211,9 @@ def make_columns(
     return offset, xp.concat([parametric + xp.zeros_like(kernel[:, :, :1, :]), kernel], axis=2)
 
 
-def _shapes(basis: Basis, z: XArray, xp: ModuleType | Namespace) -> tuple[AnyArray, AnyArray]:
+def _shapes(
+    basis: FeatureBasis, z: XArray, xp: ModuleType | Namespace
+) -> tuple[AnyArray, AnyArray]:
     """Compute logarithms (s, n) of the scaled, smoothed probabilities of classes 1 and 0."""
     x = basis.inverse[:, None] * z
     small = xp.log1p(xp.exp(-abs(x)))
@@ -224,10 +228,10 @@ def _matern(distance: XArray, length: XArray, xp: ModuleType | Namespace) -> XAr
     return (1 + r) * xp.exp(-r)
 
 
-def _make_basis(points: Points, inverse: np.ndarray) -> Basis:
+def _make_basis(points: Points, inverse: np.ndarray) -> FeatureBasis:
     """Choose inducing inputs and lengths from the distribution of the offsets."""
     total = points.weights.sum()
-    basis = Basis(inverse, 1 / (total + 1), None, None)
+    basis = FeatureBasis(inverse, 1 / (total + 1), None, None)
     one, zero = _shapes(basis, points.z, np)
     offset = one - zero
     mean = offset @ points.weights / total
@@ -246,7 +250,7 @@ def log_prior(u: np.ndarray) -> np.ndarray:
     return np.logaddexp(narrow, wide) - math.log(2 * math.sqrt(2 * math.pi))
 
 
-def log_bayes_factor(points: Points, fitted: Fitted) -> float:
+def log_bayes_factor(points: Points, fitted: FittedRegressions) -> float:
     """Compute the log likelihood of unchanged scores minus the log evidence of all regressions."""
     z, weights, positives, *_ = points
     unchanged = -(weights - positives) @ np.logaddexp(0, z) - positives @ np.logaddexp(0, -z)

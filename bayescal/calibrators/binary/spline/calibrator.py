@@ -22,7 +22,7 @@ from bayescal.calibrators.binary.spline.basis import (
     second_derivatives,
 )
 from bayescal.calibrators.binary.spline.points import (
-    Basis,
+    ScaledColumns,
     choose_strength,
     draw_averaged,
     grid_of,
@@ -254,7 +254,7 @@ class Spline(LogOddsCalibrator):
         points = summarize(*sort_rows(scores, y, weights), 1)
         mass = points.weights[0]
 
-        def target(strength: float) -> tuple[Basis, Target]:
+        def target(strength: float) -> tuple[ScaledColumns, Target]:
             candidate = {**state, "strength": np.asarray(strength)}
             summary = Rows(points.x, points.positives[0] / mass, mass)
             _, basis, design = self._standardized_design(candidate, summary)

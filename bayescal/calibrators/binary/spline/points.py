@@ -164,14 +164,14 @@ def grid_of(roughness: np.ndarray, total: float, candidates: Sequence[float] | N
     return grid
 
 
-class Basis(Protocol):
+class ScaledColumns(Protocol):
     """Columns in units in which their coefficients are of one size."""
 
     def destandardize(self, theta: np.ndarray) -> np.ndarray: ...
 
 
 def draw_averaged(
-    targets: Iterable[tuple[Basis, Target]], num_samples: int, seed: int
+    targets: Iterable[tuple[ScaledColumns, Target]], num_samples: int, seed: int
 ) -> tuple[np.ndarray, int]:
     """Draw (num_samples, p) from normal approximations; also return the worst status of fits.
 

@@ -22,7 +22,7 @@ from bayescal._core.shapes import Float
 _invert = lapack.dpotri  # pyright: ignore[reportAttributeAccessIssue]
 
 
-class Block(NamedTuple):
+class EffectBlock(NamedTuple):
     """Effects of one kind: the offsets, or the slopes, of the levels of a grouping."""
 
     grouping: int
@@ -33,7 +33,7 @@ class Block(NamedTuple):
 
 
 @dataclass
-class Layout:
+class EffectLayout:
     """Positions of effects: the eliminated ones, of ``grouping``, and the kept ones.
 
     The kinds of ``eliminated`` (levels, kinds) are the offset of a level and, if the grouping has
@@ -41,7 +41,7 @@ class Layout:
     ``positions`` are, for each block, whether it is eliminated, and its kind or its start.
     """
 
-    blocks: list[Block]
+    blocks: list[EffectBlock]
     grouping: int
     eliminated: np.ndarray = field(init=False)
     kept: np.ndarray = field(init=False)
@@ -89,7 +89,7 @@ class Layout:
         return np.block([[sums, rows], [rows.T, columns]])[np.ix_(self._learned, self._learned)]
 
 
-def count_effects(blocks: Sequence[Block]) -> dict[int, int]:
+def count_effects(blocks: Sequence[EffectBlock]) -> dict[int, int]:
     """Count the effects of each grouping except that of all rows."""
     counts: dict[int, int] = {}
     for block in blocks:
@@ -110,7 +110,7 @@ class Arrow(NamedTuple):
     corner: Float[np.ndarray, "kept kept"]
 
     @classmethod
-    def from_dense(cls, layout: Layout, matrix: np.ndarray) -> Arrow:
+    def from_dense(cls, layout: EffectLayout, matrix: np.ndarray) -> Arrow:
         """Take the entries of a square matrix."""
         eliminated, kept = layout.eliminated, layout.kept
         return cls(
@@ -119,11 +119,11 @@ class Arrow(NamedTuple):
             matrix[np.ix_(kept, kept)],
         )
 
-    def diagonal(self, layout: Layout) -> Float[np.ndarray, " effects"]:
+    def diagonal(self, layout: EffectLayout) -> Float[np.ndarray, " effects"]:
         return layout.join(np.diagonal(self.blocks, axis1=1, axis2=2), np.diag(self.corner))
 
     def times(
-        self, layout: Layout, vector: Float[np.ndarray, " effects"]
+        self, layout: EffectLayout, vector: Float[np.ndarray, " effects"]
     ) -> Float[np.ndarray, " effects"]:
         """Multiply a matrix that is zero between eliminated levels by a vector."""
         eliminated, kept = vector[layout.eliminated], vector[layout.kept]
@@ -131,7 +131,7 @@ class Arrow(NamedTuple):
         return layout.join(top, np.tensordot(eliminated, self.border, axes=2) + self.corner @ kept)
 
     def entries(
-        self, layout: Layout, first: int, second: int, codes: Sequence[np.ndarray]
+        self, layout: EffectLayout, first: int, second: int, codes: Sequence[np.ndarray]
     ) -> np.ndarray:
         """Look up the entries of two blocks, by position, for the levels of each cell."""
         (eliminated, at), (other_eliminated, to) = layout.positions[first], layout.positions[second]
@@ -151,7 +151,7 @@ class Factor:
     Deviations may be as small as 1e-4, so I + D H D is factorized.
     """
 
-    layout: Layout
+    layout: EffectLayout
     hessian: Arrow
     deviation: np.ndarray
 

@@ -21,7 +21,12 @@ from bayescal._core.numerics import effective_size, ignoring_underflow, sigmoid
 from bayescal._core.shapes import Float
 from bayescal.calibrators.base.dispatch import published_at_once
 from bayescal.calibrators.base.status import keep_status
-from bayescal.calibrators.combine.pooling.arrow import Arrow, Block, Layout, count_effects
+from bayescal.calibrators.combine.pooling.arrow import (
+    Arrow,
+    EffectBlock,
+    EffectLayout,
+    count_effects,
+)
 from bayescal.calibrators.combine.pooling.columns import (
     FEW_VALUES,
     Column,
@@ -33,7 +38,12 @@ from bayescal.calibrators.combine.pooling.columns import (
     same_columns,
 )
 from bayescal.calibrators.combine.pooling.deviations import average_over_deviation, fit_effects
-from bayescal.calibrators.combine.pooling.effects import Effects, Fit, make_effects, moments
+from bayescal.calibrators.combine.pooling.effects import (
+    Effects,
+    FittedEffects,
+    make_effects,
+    moments,
+)
 from bayescal.data.checks import check_choice, check_count, check_level
 from bayescal.data.label_names import column_names, in_order, match_columns
 from bayescal.data.labels import Classes, read_rows
@@ -81,8 +91,8 @@ class GroupEffect(NamedTuple):
 class _Learned(NamedTuple):
     columns: list[Column]
     groupings: list[Grouping]
-    layout: Layout
-    fit: Fit
+    layout: EffectLayout
+    fit: FittedEffects
     weights: list[np.ndarray]
 
 
@@ -295,19 +305,19 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         ]
         groupings = [Grouping(*grouping) for grouping in learned["groupings"]]
         blocks = [
-            Block(grouping, slope, slice(start, stop), tau)
+            EffectBlock(grouping, slope, slice(start, stop), tau)
             for grouping, slope, start, stop, tau in learned["blocks"]
         ]
         sizes = count_effects(blocks)
         # Files of 0.1.0 hold square matrices, from which any grouping may be eliminated.
-        layout = Layout(
+        layout = EffectLayout(
             blocks, learned.get("eliminated", max(sizes, key=lambda index: sizes[index]))
         )
         fits = []
         for theta, tau, covariance, *rest in (learned["fit"], learned["in_log"]):
             dense = isinstance(covariance, np.ndarray)
             parts = Arrow.from_dense(layout, covariance) if dense else Arrow(*covariance)
-            fits.append(Fit(theta, tau, parts, *rest))
+            fits.append(FittedEffects(theta, tau, parts, *rest))
         self._learned = _Learned(columns, groupings, layout, fits[0], learned["weights"])
         self._in_log = fits[1]
         self._publish()
@@ -450,7 +460,7 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         return logits, cell, np.stack(codes)
 
     def _log_odds(
-        self, scores: ArrayLike, groups: ArrayLike, fit: Fit
+        self, scores: ArrayLike, groups: ArrayLike, fit: FittedEffects
     ) -> tuple[np.ndarray, np.ndarray]:
         """Compute the posterior mean and standard deviation (m,) of calibrated log odds."""
         logits, cell, codes = self._read(scores, groups)

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from bayescal.calibrators.combine.pooling.arrow import Arrow, Factor
-from bayescal.calibrators.combine.pooling.effects import Effects, Fit, fit_at
+from bayescal.calibrators.combine.pooling.effects import Effects, FittedEffects, fit_at
 
 #: Initial standard deviations of a fit, and their lower bound.
 _FIRST, _LEAST = 0.2, 1e-4
@@ -33,7 +33,9 @@ _SETTLED = 0.01
 _ROUNDS = 60
 
 
-def fit_effects(effects: Effects, start: Fit | None = None, in_log: bool = False) -> Fit:
+def fit_effects(
+    effects: Effects, start: FittedEffects | None = None, in_log: bool = False
+) -> FittedEffects:
     """Fit effects and their standard deviations.
 
     The standard deviations are at the mode of their posterior density or, with ``in_log``, of the
@@ -64,14 +66,14 @@ def fit_effects(effects: Effects, start: Fit | None = None, in_log: bool = False
     return fit if settled else _fit_by_rounds(effects, fit, in_log)
 
 
-def _start(effects: Effects, start: Fit | None) -> tuple[np.ndarray, np.ndarray]:
+def _start(effects: Effects, start: FittedEffects | None) -> tuple[np.ndarray, np.ndarray]:
     """Return the effects and the standard deviations of a fit, or initial ones."""
     if start is None:
         return np.zeros(effects.layout.length), np.full(len(effects.scales), _FIRST)
     return start.theta, np.maximum(start.tau, 0.01)
 
 
-def _fit_by_rounds(effects: Effects, start: Fit | None, in_log: bool) -> Fit:
+def _fit_by_rounds(effects: Effects, start: FittedEffects | None, in_log: bool) -> FittedEffects:
     """Fit effects whose loss is far from quadratic, as with few rows or extreme scores.
 
     Fisher-scoring steps for the logarithms of the standard deviations are extrapolated along the
@@ -97,7 +99,7 @@ def _fit_by_rounds(effects: Effects, start: Fit | None, in_log: bool) -> Fit:
     raise AssertionError("not reached")
 
 
-def _step(effects: Effects, fit: Fit, in_log: bool) -> tuple[np.ndarray, bool]:
+def _step(effects: Effects, fit: FittedEffects, in_log: bool) -> tuple[np.ndarray, bool]:
     """Compute a step of Fisher's scoring for the logarithms of standard deviations.
 
     Also return whether they are within a small fraction of a standard error of the mode.
@@ -235,7 +237,7 @@ def _solve(newton: np.ndarray, fisher: np.ndarray, slope: np.ndarray) -> np.ndar
         return vectors @ (vectors.T @ (slope / scale) / np.maximum(values, 1e-9)) / scale
 
 
-def average_over_deviation(effects: Effects, fit: Fit, index: int) -> Fit:
+def average_over_deviation(effects: Effects, fit: FittedEffects, index: int) -> FittedEffects:
     """Average fits over one of the standard deviations, weighted by its posterior density.
 
     The result has the mean and the covariance of the mixture. With few levels, intervals at the
@@ -275,4 +277,4 @@ def average_over_deviation(effects: Effects, fit: Fit, index: int) -> Fit:
     tau = np.sqrt(share @ np.stack([member.tau**2 for member in fits]))
     # For wide priors the rule is not exact enough to find the mode, but these hardly count.
     converged = bool(share @ [member.converged for member in fits] > _CONVERGED)
-    return Fit(theta, tau, covariance, fit.log_evidence, converged)
+    return FittedEffects(theta, tau, covariance, fit.log_evidence, converged)

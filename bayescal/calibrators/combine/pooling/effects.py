@@ -16,7 +16,13 @@ from numpy.polynomial.hermite_e import hermegauss
 
 from bayescal._core.numerics import sigmoid
 from bayescal._core.shapes import Float, Int, Shaped
-from bayescal.calibrators.combine.pooling.arrow import Arrow, Block, Factor, Layout, count_effects
+from bayescal.calibrators.combine.pooling.arrow import (
+    Arrow,
+    EffectBlock,
+    EffectLayout,
+    Factor,
+    count_effects,
+)
 
 #: Prior standard deviations of the common offset and the common slope.
 COMMON = 1.0, 0.5
@@ -63,7 +69,7 @@ class Effects:
     starts: np.ndarray
     codes: np.ndarray
     x: np.ndarray
-    layout: Layout
+    layout: EffectLayout
     scales: np.ndarray = field(init=False)
     counts: np.ndarray = field(init=False)
     #: Start and number of the rows of each eliminated level.
@@ -141,7 +147,7 @@ class Effects:
         return gradient, Arrow(blocks, border, corner)
 
 
-class Fit(NamedTuple):
+class FittedEffects(NamedTuple):
     """Effects at their mode, their standard deviations by block, and the log evidence."""
 
     theta: np.ndarray
@@ -174,7 +180,7 @@ def make_effects(
                 continue
             tau = -1 if grouping == 0 else learned
             learned += grouping > 0
-            blocks.append(Block(grouping, slope, slice(begin, begin + size), tau))
+            blocks.append(EffectBlock(grouping, slope, slice(begin, begin + size), tau))
             begin += size
     counts, mass = count_effects(blocks), np.bincount(cell, weights)
     # Among groupings of equal size, prefer the most even groups, not the first.
@@ -194,7 +200,7 @@ def make_effects(
     starts = np.searchsorted(cell, np.arange(codes.shape[1]))
     every = np.concatenate([np.zeros((1, codes.shape[1]), codes.dtype), codes])
     x = (logits - center) / spread
-    return Effects(logits, y, weights, starts, every, x, Layout(blocks, largest))
+    return Effects(logits, y, weights, starts, every, x, EffectLayout(blocks, largest))
 
 
 def fit_mode(
@@ -237,7 +243,7 @@ def fit_at(
     theta: Float[np.ndarray, " effects"],
     in_log: bool = False,
     warm: bool = False,
-) -> Fit:
+) -> FittedEffects:
     """Fit effects for given standard deviations, with their posterior density as evidence.
 
     Effects of levels with few rows are integrated out by quadrature, and the other effects are at
@@ -257,7 +263,7 @@ def fit_at(
         covariance, mean, log_ratio = factor.covariance, theta, 0.0
     evidence = -value - factor.half_log_det - 0.5 * float(((tau / effects.scales) ** 2).sum())
     evidence += in_log * float(np.log(tau).sum()) + log_ratio
-    return Fit(mean, tau, covariance, evidence, converged)
+    return FittedEffects(mean, tau, covariance, evidence, converged)
 
 
 class _Integrals(NamedTuple):
@@ -372,7 +378,7 @@ def _integrate(effects: Effects, theta: np.ndarray, factor: Factor, few: np.ndar
 
 
 def moments(
-    layout: Layout, fit: Fit, codes: Int[np.ndarray, "groupings cells"]
+    layout: EffectLayout, fit: FittedEffects, codes: Int[np.ndarray, "groupings cells"]
 ) -> tuple[Float[np.ndarray, "2 cells"], Float[np.ndarray, "3 cells"]]:
     """Compute offsets and slopes (2, cells), and the variance, covariance and variance of both.
 

@@ -159,7 +159,7 @@ class Decision(Calibrator):
     ) -> State:
         """Make the steps on rows whose classes are in a canonical order; return the state."""
         steps = int(np.argmin(chosen["cv_briers"])) if chosen else self.steps
-        path = _BoostingState(self.decisions, self._hard, rows, sample, seed)
+        path = _BoostingSteps(self.decisions, self._hard, rows, sample, seed)
         for _ in range(int(steps)):
             if not path.advance(self.tolerance):
                 break
@@ -202,7 +202,7 @@ class Decision(Calibrator):
         scores, y, weights = entries
         held = [folds.fold == fold for fold in range(folds.count)]
         training = [entries.take(~out) for out in held]
-        paths = [_BoostingState(self.decisions, self._hard, fold, fold, seed) for fold in training]
+        paths = [_BoostingSteps(self.decisions, self._hard, fold, fold, seed) for fold in training]
         moved, crop = scores.copy(), self._least(scores.shape[1])
         briers: list[float] = []
         while True:
@@ -215,7 +215,7 @@ class Decision(Calibrator):
                     moved[out] = _moved(path.steps[-1:], moved[out], self._hard)
 
 
-class _BoostingState:
+class _BoostingSteps:
     """Successive steps on the rows of a fit, with partitions that are searched on a sample."""
 
     def __init__(self, decisions: int, hard: bool, rows: Source, sample: Rows, seed: int) -> None:

@@ -16,7 +16,7 @@ from bayescal.calibrators.base.draws import map_rows
 from bayescal.calibrators.base.parametric import Inference, ParametricCalibrator
 from bayescal.calibrators.multiclass.gaussian_process.likelihood import (
     NODES,
-    Cells,
+    FittedProcesses,
     Likelihood,
     best_inverse,
     draw,
@@ -178,7 +178,7 @@ class GaussianProcess(ParametricCalibrator):
     def _sample(self, state: State, rows: Source, seed: int) -> Draws:
         scores, y, weights = rows.all()
         values: dict[str, Any] = state
-        cells = Cells(*(values[name] for name in Cells._fields))
+        cells = FittedProcesses(*(values[name] for name in FittedProcesses._fields))
         if self.inference == "laplace":
             return one_chain(draw(cells, self.num_samples, seed), int(state["status"]))
         with np.errstate(all="ignore"):

@@ -11,7 +11,7 @@ from bayescal._core.arrays import XArray, namespace
 from bayescal._core.execution.chunks import slices
 from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax, jnp
-from bayescal._core.minimization.optimize import Minimum, Quadratic, newton_on_host
+from bayescal._core.minimization.optimize import Minimum, QuadraticModel, newton_on_host
 from bayescal._core.numerics import find_root, unit_of
 from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.multiclass.scale import ScaleLoss, fit_inverse
@@ -32,7 +32,7 @@ _BLOCK, _MAX_LOG = 1 << 15, 60.0
 _TOLERANCE = 1e-10
 
 
-class Cells(NamedTuple):
+class FittedProcesses(NamedTuple):
     """Processes fitted for each pair of amplitude and length (c, 2)."""
 
     scales: Float[np.ndarray, "cells 2"]
@@ -106,13 +106,13 @@ class Likelihood:
         n, k = rows.scores.shape
         self._parts = [rows.take(part) for part in slices(n, max(1, _BLOCK // max(k, NODES)))]
 
-    def __call__(self, h: Float[np.ndarray, " nodes"]) -> Quadratic[np.ndarray]:
+    def __call__(self, h: Float[np.ndarray, " nodes"]) -> QuadraticModel[np.ndarray]:
         """Compute the value, the gradient (25,) and the Hessian (25, 25)."""
         value, gradient, hessian = 0.0, np.zeros(NODES), np.zeros((NODES, NODES))
         for part in self._parts:
             terms = self._terms(h, part)
             value, gradient, hessian = (value + terms[0], gradient + terms[1], hessian + terms[2])
-        return Quadratic(np.asarray(value), gradient, hessian)
+        return QuadraticModel(np.asarray(value), gradient, hessian)
 
     def _terms(
         self, h: Float[np.ndarray, " nodes"], rows: Rows
@@ -169,7 +169,7 @@ def locate(
     return node, along - node
 
 
-def fit_cells(likelihood: Likelihood) -> Cells:
+def fit_cells(likelihood: Likelihood) -> FittedProcesses:
     """Fit the process for each pair of amplitude and length."""
     scales = list(product(AMPLITUDES, LENGTHS))
     center, expansion = np.zeros(NODES), likelihood(np.zeros(NODES))
@@ -188,15 +188,17 @@ def fit_cells(likelihood: Likelihood) -> Cells:
     log_evidence = float(evidence.max() + np.log(weights.mean()))
     iterations, status = (max(int(minimum[i]) for minimum in minima) for i in (3, 4))
     weights /= weights.sum()
-    return Cells(np.array(scales), weights, modes, factors, log_evidence, iterations, status)
+    return FittedProcesses(
+        np.array(scales), weights, modes, factors, log_evidence, iterations, status
+    )
 
 
 def _fit(
     likelihood: Likelihood,
     a: Float[np.ndarray, "nodes nodes"],
     center: Float[np.ndarray, " nodes"],
-    expansion: Quadratic[np.ndarray],
-) -> tuple[Minimum[np.ndarray], Quadratic[np.ndarray], Quadratic[np.ndarray]]:
+    expansion: QuadraticModel[np.ndarray],
+) -> tuple[Minimum[np.ndarray], QuadraticModel[np.ndarray], QuadraticModel[np.ndarray]]:
     """Find the mode of v, where h = A v and v ~ N(0, 1).
 
     The search starts from deviations ``center``, where ``expansion`` approximates the likelihood.
@@ -205,10 +207,10 @@ def _fit(
     eye = np.eye(NODES)
 
     def whiten(
-        point: Quadratic[np.ndarray], v: Float[np.ndarray, " nodes"]
-    ) -> Quadratic[np.ndarray]:
+        point: QuadraticModel[np.ndarray], v: Float[np.ndarray, " nodes"]
+    ) -> QuadraticModel[np.ndarray]:
         value = point.value + v @ v / 2
-        return Quadratic(value, a.T @ point.gradient + v, a.T @ point.hessian @ a + eye)
+        return QuadraticModel(value, a.T @ point.gradient + v, a.T @ point.hessian @ a + eye)
 
     linear = expansion.hessian @ center - expansion.gradient
     mode = newton_on_host(
@@ -224,7 +226,7 @@ def _fit(
     return mode, whiten(at_mode, mode.x), at_mode
 
 
-def draw(cells: Cells, num_samples: int, seed: int) -> Float[np.ndarray, "draws nodes"]:
+def draw(cells: FittedProcesses, num_samples: int, seed: int) -> Float[np.ndarray, "draws nodes"]:
     """Draw deviations (num_samples, 25), in pairs on both sides of the mode of a cell.
 
     The number of draws from a cell is proportional to its weight.
@@ -239,7 +241,9 @@ def draw(cells: Cells, num_samples: int, seed: int) -> Float[np.ndarray, "draws 
     ]
 
 
-def sample_nuts(nodes: np.ndarray, rows: Rows, cells: Cells, num_samples: int, seed: int) -> Draws:
+def sample_nuts(
+    nodes: np.ndarray, rows: Rows, cells: FittedProcesses, num_samples: int, seed: int
+) -> Draws:
     """Draw deviations by the no-U-turn sampler: first v, then the cell given v."""
     x, y, weights = rows
     a = np.stack([factorize(nodes, *scales) for scales in cells.scales])

@@ -11,7 +11,7 @@ import numpy as np
 from bayescal._core.arrays import AnyArray, XArray
 from bayescal._core.minimization.optimize import IntervalMinimum
 from bayescal.calibrators.base.calibrator import Keeps, State
-from bayescal.calibrators.multiclass.scale import Columns, fit_inverse, named_inverse
+from bayescal.calibrators.multiclass.scale import CenteredLogits, fit_inverse, named_inverse
 from bayescal.calibrators.multiclass.top_logits.calibrator import TopLogitsCalibrator
 from bayescal.data.language_models.top_logits import (
     label_columns,
@@ -51,11 +51,13 @@ def fit_top_inverse(rows: Source, k: int) -> IntervalMinimum:
     return fit_inverse(rows, partial(_columns, k), polish=True)
 
 
-def _columns(k: int, rows: Rows, unit: float, single: bool) -> Columns:
+def _columns(k: int, rows: Rows, unit: float, single: bool) -> CenteredLogits:
     """Lay out packed rows with classes first; the last one stands for each other class."""
     top = unpack(rows.scores, k, unit)
     logits = np.ascontiguousarray(top.x.T)
     below = logits - logits.max(axis=0)
     label = below[label_columns(top, rows.y), np.arange(len(rows.y))]
     dtype = np.float32 if single else float
-    return Columns(below.astype(dtype), label, rows.weights, offsets(top).astype(dtype)[:, None])
+    return CenteredLogits(
+        below.astype(dtype), label, rows.weights, offsets(top).astype(dtype)[:, None]
+    )

@@ -12,7 +12,7 @@ from bayescal._core.arrays import Params
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import normalize_log_weights
 from bayescal._core.shapes import Bool, Float, Int
-from bayescal.inference.engine.averages import Draws
+from bayescal.inference.engine.averages import WeightedDraws
 from bayescal.inference.engine.space import random_sites
 from bayescal.inference.integrators.base import Integrator, Problem, equal_base
 from bayescal.inference.integrators.quadrature.box import (
@@ -185,17 +185,19 @@ class Quadrature(Integrator[Box]):
             return jnp.zeros(1, bool)
         return open_ends(problem.prior, problem.state, num_samples)
 
-    def realize(self, problem: Problem[Box], num_samples: int) -> Draws:
+    def realize(self, problem: Problem[Box], num_samples: int) -> WeightedDraws:
         """Return the nodes; ``num_samples`` is the number of nodes for each parameter."""
         prior, state = problem.prior, problem.state
         if state.low.size == 0:
             params, _ = walk(prior, lambda name, d: jnp.zeros(()))
-            return Draws(jax.tree.map(lambda v: v[None], params), jnp.zeros(1), jnp.zeros(1))
+            return WeightedDraws(
+                jax.tree.map(lambda v: v[None], params), jnp.zeros(1), jnp.zeros(1)
+            )
         axes, log_rule = product_rule(state.low, state.high, num_samples)
         columns = [column.ravel() for column in jnp.meshgrid(*axes, indexing="ij")]
         density = partial(unsheared, prior, *state[2:4])
         params, log_prior, log_jacobian = at_points(density, columns)
-        return Draws(params, log_prior, log_prior + log_jacobian + log_rule.ravel())
+        return WeightedDraws(params, log_prior, log_prior + log_jacobian + log_rule.ravel())
 
     def mode(self, problem: Problem[Box]) -> Params:
         """Return the parameters at which prior density times likelihood is largest."""
@@ -206,7 +208,9 @@ class Quadrature(Integrator[Box]):
         best = maximize(target, state.low, state.high)
         return unsheared(prior, state.peak, state.shear, best)[0]
 
-    def posterior_draws(self, problem: Problem[Box], key: jax.Array, num_samples: int) -> Draws:
+    def posterior_draws(
+        self, problem: Problem[Box], key: jax.Array, num_samples: int
+    ) -> WeightedDraws:
         """Draw a cell of the rule by its weight and a point within it, reweighted exactly."""
         (prior, sums, origin), state = problem[:3], problem.state
         if state.low.size == 0:
@@ -214,7 +218,7 @@ class Quadrature(Integrator[Box]):
             # one.
             params, _, _ = self.realize(problem, 1)
             params = jax.tree.map(lambda v: jnp.repeat(v, num_samples, axis=0), params)
-            return Draws(params, jnp.zeros(num_samples), equal_base(num_samples))
+            return WeightedDraws(params, jnp.zeros(num_samples), equal_base(num_samples))
         m = _COMPARED[-1]
         axes, log_rule = product_rule(state.low, state.high, m)
         target = log_target(prior, sums, origin, state.peak, state.shear)
@@ -235,7 +239,7 @@ class Quadrature(Integrator[Box]):
         params, log_prior, log_jacobian = at_points(density, list(t.T))
         log_volume = log_rule.ravel()[chosen]
         log_base = log_prior + log_jacobian - (log_mass[chosen] - log_volume)
-        return Draws(params, log_prior, log_base - jnp.log(float(num_samples)))
+        return WeightedDraws(params, log_prior, log_base - jnp.log(float(num_samples)))
 
 
 def _improve_rough(step: _Step, prior: Prior | None, sums: Sums, boxes: Box) -> Box:

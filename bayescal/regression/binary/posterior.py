@@ -20,6 +20,7 @@ from bayescal._core.minimization.optimize import Minimum, QuadraticModel, newton
 from bayescal._core.random.nuts import run_chains
 from bayescal._core.shapes import Float
 from bayescal.regression.binary.compress import NODES, compress
+from bayescal.regression.binary.heavy_tails import Coordinates, Likelihood, draw_heavy_tailed
 from bayescal.regression.binary.objective import (
     BinaryDesign,
     CoefficientPrior,
@@ -158,7 +159,16 @@ def sample(
 
     if inference == "laplace":
         size, weight = len(sums.weights), float(np.sum(sums.weights))
-        draws = tempered_draws(log_density, size, mode.x, factor, num_samples, seed, status, weight)
+        refine = None
+        if np.any(target.prior.cauchy) and target.distribution is None:
+            refine = partial(
+                draw_heavy_tailed,
+                Likelihood(*map(np.asarray, sums)),
+                Coordinates(target.prior, np.asarray(target.positive) > 0),
+            )
+        draws = tempered_draws(
+            log_density, size, mode.x, factor, num_samples, seed, status, weight, refine
+        )
     else:
         with float64():
             make = target.sites or partial(log_odds_sites, target.prior, target.positive)

@@ -1,0 +1,119 @@
+"""Posteriors under Cauchy priors of many coefficients, against quadrature and SciPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+from scipy.special import expit
+
+import bayescal as bc
+from bayescal.regression.binary.heavy_tails import Coordinates, Likelihood
+from bayescal.regression.binary.objective import BinaryDesign, Prior
+from bayescal.regression.binary.posterior import Target, sample
+
+Array = np.ndarray
+
+#: A Cauchy and a normal coefficient, and a coefficient whose logarithm is normal.
+PRIOR = Prior(np.array([0.5, -1.0, 0.2]), np.array([10.0, 0.3, 0.5]), np.array([1.0, 0.0, 0.0]))
+POSITIVE = np.array([False, False, True])
+
+
+def test_coordinates_are_normal_scores_of_the_prior() -> None:
+    z = np.array([[-9.0, -9.0, -9.0], [-1.3, 0.4, 0.0], [0.0, 0.0, 0.7], [12.0, 3.0, 2.0]])
+    coordinates = Coordinates(PRIOR, POSITIVE)
+    u, slope = coordinates.coefficients(z)
+    tail = stats.norm.logcdf(-np.abs(z[:, 0]))
+    quantile = 0.5 + 10 * np.sign(z[:, 0]) / np.tan(np.pi * np.exp(tail))
+    np.testing.assert_allclose(u[:, 0], quantile, rtol=1e-12)
+    np.testing.assert_allclose(u[:, 1:], PRIOR.center[1:] + PRIOR.scale[1:] * z[:, 1:])
+    law = stats.cauchy(0.5, 10)
+    np.testing.assert_allclose(slope[:, 0], np.exp(stats.norm.logpdf(z[:, 0])) / law.pdf(u[:, 0]))
+    np.testing.assert_allclose(slope[:, 1:], np.tile(PRIOR.scale[1:], (4, 1)))
+    assert np.isfinite(coordinates.coefficients(np.full((1, 3), 1e9))[0]).all()
+
+
+def test_likelihoods_and_gradients() -> None:
+    rng = np.random.default_rng(0)
+    columns, weights = rng.normal(size=(3, 20)), rng.uniform(0.1, 3, 20)
+    labels = rng.random(20) < 0.5
+    theta = rng.normal(size=(5, 3)) * [[0.1], [1], [10], [100], [1000]]
+    given = Likelihood(columns, weights, columns @ (weights * labels))
+    value, gradient = given.evaluate(theta)
+    sign = np.where(labels, 1, -1)
+    expected = [-weights @ np.logaddexp(0, -sign * (t @ columns)) for t in theta]
+    np.testing.assert_allclose(value, expected, rtol=1e-6, atol=1e-5)
+    slopes = [columns @ (weights * (labels - expit(t @ columns))) for t in theta]
+    np.testing.assert_allclose(gradient, slopes, rtol=1e-5, atol=1e-5)
+
+
+def blocks_of_features(count: int, size: int) -> tuple[Target, Array]:
+    """Return a target whose rows have separate features, and the scales of their log odds.
+
+    A sum of Cauchy variables is Cauchy, so that log odds of rows are independent in the posterior.
+    """
+    rng = np.random.default_rng(1)
+    rows = rng.uniform(0.2, 1.5, (count, size)) * rng.choice([-1, 1], (count, size))
+    columns = (rows[:, :, None] * np.eye(count)[:, None]).reshape(count * size, count)
+    p = count * size
+    prior = Prior(np.zeros(p), np.full(p, 2.5), np.ones(p))
+    labels, weights = np.arange(count) % 2 * 1.0, 1.0 + np.arange(count) % 5
+    target = Target(BinaryDesign(columns, labels, weights), np.zeros(p), prior)
+    return target, 2.5 * np.abs(rows).sum(axis=1)
+
+
+def moments(scale: float, weight: float) -> tuple[float, float]:
+    """Integrate the probability of the label of a row of this weight; return mean and variance."""
+
+    def mass(power: float) -> float:
+        # An angle that is uniform a priori.
+        return integrate.quad(
+            lambda a: expit(scale * np.tan(a)) ** power, -np.pi / 2, np.pi / 2, epsabs=1e-12
+        )[0]
+
+    mean = mass(weight + 1) / mass(weight)
+    return mean, mass(weight + 2) / mass(weight) - mean**2
+
+
+@pytest.mark.parametrize(("count", "size"), [(10, 4), (6, 2), (24, 1)])
+def test_posterior_of_many_coefficients_against_quadrature(count: int, size: int) -> None:
+    """Check means, variances and effective sizes, with more and with fewer than 30 coefficients."""
+    target, scales = blocks_of_features(count, size)
+    columns, labels, weights = target.design
+    sign = 2 * labels - 1
+    exact = np.array([moments(s, w) for s, w in zip(scales, weights, strict=True)])
+    squares = []
+    for seed in range(3):
+        draws = sample(target, "laplace", 1000, seed)
+        assert draws.coefficients.shape == (1, 1000, count * size)
+        assert (draws.ess > 150).all() and (draws.ess <= 1000).all()
+        probs = expit(sign * (draws.coefficients[0] @ columns))
+        error = (probs.mean(axis=0) - exact[:, 0]) / np.sqrt(exact[:, 1] / draws.ess.min())
+        squares.append(np.mean(error**2))
+        assert (np.abs(error) < 4.5).all()
+        assert np.abs(probs.var(axis=0) / exact[:, 1] - 1).max() < 0.6
+    # Effective sizes are neither much too large nor much too small.
+    assert 0.1 < np.mean(squares) < 2.5
+
+
+def separable(d: int, n: int, seed: int) -> tuple[Array, Array]:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, d))
+    return x, (x @ rng.normal(size=d) > np.median(x @ rng.normal(size=d))) * 1
+
+
+@pytest.mark.parametrize("d", [5, 20, 40])
+def test_separable_labels_leave_enough_effective_draws(d: int) -> None:
+    model = bc.LogisticRegression(coef_prior="cauchy", inference="laplace", random_state=0)
+    for seed in range(3):
+        assert model.fit(*separable(d, 15, seed)).posterior_.ess.min() > 200
+
+
+def test_a_poor_approximation_of_more_than_a_hundred_coefficients_warns() -> None:
+    model = bc.LogisticRegression(coef_prior="cauchy", inference="laplace", random_state=0)
+    with pytest.warns(bc.SamplingWarning, match="effective sample size 1\\); .* inference='nuts'"):
+        model.fit(*separable(120, 30, 0))
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40_000, 120))
+    model.fit(x, rng.random(40_000) < expit(x[:, 0]))  # normal: no warning
+    assert model.posterior_.ess.min() == 1000

@@ -9,13 +9,15 @@ from scipy.special import expit
 
 import bayescal as bc
 from bayescal.regression.binary.heavy_tails import Coordinates, Likelihood
-from bayescal.regression.binary.objective import BinaryDesign, Prior
+from bayescal.regression.binary.objective import BinaryDesign, CoefficientPrior
 from bayescal.regression.binary.posterior import Target, sample
 
 Array = np.ndarray
 
 #: A Cauchy and a normal coefficient, and a coefficient whose logarithm is normal.
-PRIOR = Prior(np.array([0.5, -1.0, 0.2]), np.array([10.0, 0.3, 0.5]), np.array([1.0, 0.0, 0.0]))
+PRIOR = CoefficientPrior(
+    np.array([0.5, -1.0, 0.2]), np.array([10.0, 0.3, 0.5]), np.array([1.0, 0.0, 0.0])
+)
 POSITIVE = np.array([False, False, True])
 
 
@@ -56,7 +58,7 @@ def blocks_of_features(count: int, size: int) -> tuple[Target, Array]:
     rows = rng.uniform(0.2, 1.5, (count, size)) * rng.choice([-1, 1], (count, size))
     columns = (rows[:, :, None] * np.eye(count)[:, None]).reshape(count * size, count)
     p = count * size
-    prior = Prior(np.zeros(p), np.full(p, 2.5), np.ones(p))
+    prior = CoefficientPrior(np.zeros(p), np.full(p, 2.5), np.ones(p))
     labels, weights = np.arange(count) % 2 * 1.0, 1.0 + np.arange(count) % 5
     target = Target(BinaryDesign(columns, labels, weights), np.zeros(p), prior)
     return target, 2.5 * np.abs(rows).sum(axis=1)

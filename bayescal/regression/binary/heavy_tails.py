@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.shapes import Bool, Float
-from bayescal.regression.binary.objective import Prior
+from bayescal.regression.binary.objective import CoefficientPrior
 from bayescal.regression.draws import effective_sizes, resample
 
 #: Largest absolute coordinate, so that no square overflows; the prior's mass beyond is 1e-137.
@@ -57,7 +57,7 @@ class Likelihood(NamedTuple):
 class Coordinates(NamedTuple):
     """The map from z to coefficients u, of which ``positive`` ones are logarithms."""
 
-    prior: Prior
+    prior: CoefficientPrior
     positive: Bool[np.ndarray, " parameters"]
 
     def coefficients(

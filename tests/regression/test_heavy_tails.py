@@ -8,7 +8,7 @@ from scipy import integrate, stats
 from scipy.special import expit
 
 import bayescal as bc
-from bayescal.regression.binary.heavy_tails import Coordinates, Likelihood
+from bayescal.regression.binary.heavy_tails import Coordinates, LogisticLikelihood
 from bayescal.regression.binary.objective import BinaryDesign, CoefficientPrior
 from bayescal.regression.binary.posterior import Target, sample
 
@@ -40,7 +40,7 @@ def test_likelihoods_and_gradients() -> None:
     columns, weights = rng.normal(size=(3, 20)), rng.uniform(0.1, 3, 20)
     labels = rng.random(20) < 0.5
     theta = rng.normal(size=(5, 3)) * [[0.1], [1], [10], [100], [1000]]
-    given = Likelihood(columns, weights, columns @ (weights * labels))
+    given = LogisticLikelihood(columns, weights, columns @ (weights * labels))
     value, gradient = given.evaluate(theta)
     sign = np.where(labels, 1, -1)
     expected = [-weights @ np.logaddexp(0, -sign * (t @ columns)) for t in theta]

@@ -25,7 +25,7 @@ _TRAJECTORIES, _LEAPS, _ACCEPTED = 4, 8, 0.7
 _BLOCK = 1 << 18
 
 
-class Likelihood(NamedTuple):
+class LogisticLikelihood(NamedTuple):
     """The log likelihood theta . linear - sum(weights * softplus(theta @ columns))."""
 
     columns: Float[np.ndarray, "parameters points"]
@@ -75,20 +75,20 @@ class Coordinates(NamedTuple):
         return center + scale * np.where(heavy, quantile, z), scale * np.where(heavy, slope, 1.0)
 
 
-class _Point(NamedTuple):
+class _Particles(NamedTuple):
     """Particles, with their log likelihoods and gradients."""
 
     z: Float[np.ndarray, "particles parameters"]
     value: Float[np.ndarray, " particles"]
     slope: Float[np.ndarray, "particles parameters"]
 
-    def where(self, taken: Bool[np.ndarray, " particles"], new: _Point) -> _Point:
+    def where(self, taken: Bool[np.ndarray, " particles"], new: _Particles) -> _Particles:
         """Replace the particles that are ``taken``."""
         z, value, slope = (
             np.where(taken if old.ndim == 1 else taken[:, None], other, old)
             for old, other in zip(self, new, strict=True)
         )
-        return _Point(z, value, slope)
+        return _Particles(z, value, slope)
 
     def heated(
         self, heat: float
@@ -98,7 +98,7 @@ class _Point(NamedTuple):
 
 
 def draw_heavy_tailed(
-    likelihood: Likelihood,
+    likelihood: LogisticLikelihood,
     coordinates: Coordinates,
     n: int,
     rng: np.random.Generator,
@@ -117,12 +117,12 @@ def draw_heavy_tailed(
     particle filters.
     """
 
-    def at(z: Float[np.ndarray, "particles parameters"]) -> _Point:
+    def at(z: Float[np.ndarray, "particles parameters"]) -> _Particles:
         u, slope = coordinates.coefficients(z)
         theta = np.where(coordinates.positive, np.exp(np.where(coordinates.positive, u, 0.0)), u)
         value, gradient = likelihood.evaluate(theta)
         slope = slope * np.where(coordinates.positive, theta, 1.0)
-        return _Point(z, value, gradient * slope)
+        return _Particles(z, value, gradient * slope)
 
     p = len(coordinates.positive)
     point = at(rng.normal(size=(n, p)))
@@ -130,7 +130,7 @@ def draw_heavy_tailed(
     for _ in range(_STAGES):
         step, chosen = resample(point.value, 1 - heat, False, rng)
         heat += step
-        point, origin = _Point(*(part[chosen] for part in point)), origin[chosen]
+        point, origin = _Particles(*(part[chosen] for part in point)), origin[chosen]
         deviation = point.z - point.z.mean(axis=0)
         ess = effective_sizes(deviation, origin)
         if heat == 1 and ess.min() > _ENOUGH * n:

@@ -20,7 +20,11 @@ from bayescal._core.minimization.optimize import Minimum, QuadraticModel, newton
 from bayescal._core.random.nuts import run_chains
 from bayescal._core.shapes import Float
 from bayescal.regression.binary.compress import NODES, compress
-from bayescal.regression.binary.heavy_tails import Coordinates, Likelihood, draw_heavy_tailed
+from bayescal.regression.binary.heavy_tails import (
+    Coordinates,
+    LogisticLikelihood,
+    draw_heavy_tailed,
+)
 from bayescal.regression.binary.objective import (
     BinaryDesign,
     CoefficientPrior,
@@ -163,7 +167,7 @@ def sample(
         if np.any(target.prior.cauchy) and target.distribution is None:
             refine = partial(
                 draw_heavy_tailed,
-                Likelihood(*map(np.asarray, sums)),
+                LogisticLikelihood(*map(np.asarray, sums)),
                 Coordinates(target.prior, np.asarray(target.positive) > 0),
             )
         draws = tempered_draws(

@@ -21,6 +21,9 @@ _POOR = 0.25
 #: Largest number of parameters of ``refine``, and of their product with the numbers in a density: a
 #: thousand draws take at most some ten seconds.
 MAX_REFINED, _MAX_REFINED_NUMBERS = 100, 1 << 14
+#: Number of parameters up to which particles reach the tails without ``refine``. With eleven and 20
+#: rows, intervals of 90 % from such particles cover 84 %.
+_FEW = 3
 #: Total weight above which log densities, whose error is 1e-7 per row, are too inaccurate.
 _MAX_WEIGHT = 1e5
 #: Cauchy distribution from which particles start: smallest and largest scale, and the deviation
@@ -99,9 +102,9 @@ def tempered_draws(
 
     ``log_density`` is known up to a constant, and takes ``numbers`` numbers in memory for each
     draw; ``factor`` is F of the covariance F F'. ``refine`` makes the draws where these particles
-    have not converged, and for more than 30 parameters where the standard deviation is above 0.25
-    sqrt(p). It takes up to 100 parameters, and 16,384 numbers in the products of parameters with
-    rows. If there are more than 30 parameters and it cannot be used, no draw counts as effective.
+    have not converged, and for more than three parameters where the standard deviation is above
+    0.25 sqrt(p). It takes up to 100 parameters, and 16,384 for parameters times ``numbers``. If
+    there are more than 30 parameters and it cannot be used, no draw counts as effective.
 
     Stages follow Del Moral, Doucet and Jasra (2006), Sequential Monte Carlo samplers; moves follow
     ter Braak (2006); effective sizes follow Lee and Whiteley (2018), Variance estimation in
@@ -125,7 +128,7 @@ def tempered_draws(
             return draws._replace(ess=np.ones(p)) if many and poor else draws
         rng, count = np.random.default_rng(seed), max(num_samples, _PARTICLES)
         u, ess = np.empty((0, p)), np.ones(p)
-        if not many:
+        if not (many or (poor and few and p > _FEW)):
             # The less normal the posterior, the wider the start; with many parameters a wide start
             # costs more stages.
             far = excess / _FAR if excess < _FAR else 1.0

@@ -103,7 +103,7 @@ def test_intervals_cover_log_odds_under_the_prior() -> None:
     """Draw coefficients from the prior; intervals of 90 % held 84 % without gradients."""
     rng = np.random.default_rng(0)
     p, n, inside = 11, 20, []
-    prior = Prior(np.zeros(p), np.r_[10.0, np.full(p - 1, 2.5)], np.ones(p))
+    prior = CoefficientPrior(np.zeros(p), np.r_[10.0, np.full(p - 1, 2.5)], np.ones(p))
     for seed in range(150):
         theta = prior.scale * rng.standard_cauchy(p)
         columns, new = rng.normal(size=(2, p, n)) / 2

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
+from bayescal._core.execution.chunks import slices
 from bayescal._core.execution.padding import pad_axis
 from bayescal._core.lazy import is_traced, jnp
 from bayescal.data.label_names import class_array, label_text, rows_by_class, text_names
@@ -25,6 +26,10 @@ Data: TypeAlias = (
     | tuple[ArrayLike, ArrayLike, ArrayLike | None]
     | Sequence[tuple[ArrayLike, ArrayLike]]
 )
+
+
+#: Rows whose sums are checked at once.
+_ROWS_AT_ONCE = 1 << 16
 
 
 @contextmanager
@@ -181,14 +186,17 @@ def check_row_sums(
 
     ``advice`` ends the message.
     """
-    sums = probs @ np.ones(probs.shape[1])
-    away = np.abs(sums - 1)
-    row = int(np.argmax(away)) if len(away) else 0
-    if len(away) and not away[row] <= max(SUM_TOLERANCE, probs.shape[1] * eps):
-        raise ValueError(
-            f"{name} must have rows that sum to one, got a sum of {sums[row]:g} in row {row}"
-            + (f"; {advice}" if advice else "")
-        )
+    ones = np.ones(probs.shape[1])
+    tolerance = max(SUM_TOLERANCE, probs.shape[1] * eps)
+    for part in slices(len(probs), _ROWS_AT_ONCE):
+        sums = probs[part] @ ones
+        away = np.abs(sums - 1)
+        row = int(np.argmax(away))
+        if not away[row] <= tolerance:
+            raise ValueError(
+                f"{name} must have rows that sum to one, got a sum of {sums[row]:g} in row "
+                f"{part.start + row}" + (f"; {advice}" if advice else "")
+            )
 
 
 def check_labels(

@@ -183,7 +183,8 @@ def cycle_faults(package: Path) -> list[str]:
 def public_modules(name: str) -> list[ModuleType]:
     """Import the public modules, whose dotted names have no part that begins with _.
 
-    Modules within top-level packages are not public; users import their contents from the package.
+    Users import the contents of other modules within top-level packages from the package; those
+    that its ``__all__`` names are public.
     """
 
     def fail(module: str) -> None:
@@ -198,7 +199,9 @@ def public_modules(name: str) -> list[ModuleType]:
         and entry.name.count(".") == 1
         and not entry.name.startswith(INTERNAL)
     ]
-    return [package, *(importlib.import_module(entry) for entry in names)]
+    modules = [package, *(importlib.import_module(entry) for entry in names)]
+    listed = [getattr(module, key, None) for module in modules for key in listed_names(module)]
+    return [*modules, *(m for m in listed if isinstance(m, ModuleType) and m not in modules)]
 
 
 def is_own(value: Any, module: ModuleType) -> bool:
@@ -597,6 +600,9 @@ def test_incomplete_all_is_seen(write_package: Any) -> None:
             "def f(): ...\ndef g(): ...\nclass H: ...\ndef _p(): ...\n",
             "b.py": '"""D."""\ndef f(): ...\n',
             "_c.py": "def f(): ...\n",
+            "d/__init__.py": f'"""D."""\nfrom {NAME}.d import inner, other\n__all__ = ["inner"]\n',
+            "d/inner.py": '"""D."""\ndef f(): ...\n',
+            "d/other.py": '"""D."""\ndef f(): ...\n',
         }
     )
     assert sorted(all_faults(NAME)) == [
@@ -604,6 +610,7 @@ def test_incomplete_all_is_seen(write_package: Any) -> None:
         f"{NAME}.a: __all__ names something twice",
         f"{NAME}.a: g is not in __all__",
         f"{NAME}.b: f is not in __all__",
+        f"{NAME}.d.inner: f is not in __all__",
         f"{NAME}: g is not in __all__",
         f"{NAME}: gone is in __all__ and does not exist",
     ]

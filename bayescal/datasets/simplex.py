@@ -10,6 +10,8 @@ from bayescal._core.arrays import ArrayLike
 from bayescal._core.keywords import other_words
 from bayescal.data import checks
 
+__all__ = ["SimplexData", "sample", "true_probabilities"]
+
 _CONCENTRATION = 0.5
 _WEIGHTS = np.array([1.0, 1.15, 0.9])
 _SHIFT, _POWER, _WAVE = 0.003, 0.65, 0.15

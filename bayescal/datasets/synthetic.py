@@ -25,6 +25,8 @@ from bayescal.models import Family, GaussianPrior, Prior
 from bayescal.models.gaussian import SHARED
 from bayescal.models.prior import draw, fit_shapes
 
+__all__ = ["SyntheticData", "bayes_optimal_log_loss", "experiments", "sample"]
+
 # The trapezoidal rule converges exponentially for a smooth integrand that vanishes at the ends.
 _REACH = 12.0
 _STEP = 1 / 16

@@ -135,7 +135,7 @@ def test_moments_of_the_scale_are_those_of_quadrature(n: int, slope: float) -> N
     """Check labels with and without signal, and labels that the scores separate."""
     z, y = data_set(n, seed=n, slope=slope)
     for labels in (y, (z > 0).astype(int)):
-        center, spread = _averaging.find_scale(z, np.ones(n), labels)
+        center, spread = _averaging.find_scale(_averaging.Nodes(z, np.ones(n)), labels @ z)
         mean, deviation = find_scale(z, labels)
         assert center == pytest.approx(mean, abs=1e-6 * deviation)
         assert spread == pytest.approx(deviation, rel=1e-6)
@@ -325,6 +325,36 @@ def test_cells_lose_nothing(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
             patch.setattr("bayescal.calibrators.binary.averaged_beta.points.MAX_SORTED_ROWS", n)
             rows = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, np.ones(n)), 0), at)
         np.testing.assert_allclose(cells, rows, atol=2e-6)
+
+
+@pytest.mark.parametrize("highest", [1e-3, 1.0])
+def test_cells_lose_nothing_where_rows_outweigh_the_priors(
+    highest: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    p = highest * rng.random(3000)
+    y = (rng.random(3000) < np.minimum(30 * p, 0.9)).astype(int)
+    weights, at = np.full(3000, 5000.0), np.quantile(p, np.linspace(0, 1, 101))
+    cells = bc.AveragedBeta().fit(p, y, weights)
+    monkeypatch.setattr("bayescal.calibrators.binary.averaged_beta.points._MAX_POINTS", 10_000)
+    rows = bc.AveragedBeta().fit(p, y, weights)
+    assert cells.status_ == rows.status_ == "converged"
+    given = cells.predict_proba(at), rows.predict_proba(at)
+    np.testing.assert_allclose(*given, rtol=1e-4, atol=2e-6)
+
+
+def test_enormous_weights_count_like_large_ones() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.random(2000)
+    y = (rng.random(2000) < p).astype(int)
+    at = np.linspace(0, 1, 101)
+    first = bc.AveragedBeta().fit(p, y, np.full(2000, 1e12 / 2000))
+    for weight in (1e16, 1e300):
+        fitted = bc.AveragedBeta().fit(p, y, np.full(2000, weight))
+        np.testing.assert_allclose(fitted.predict_proba(at), first.predict_proba(at), atol=1e-6)
+        np.testing.assert_allclose(
+            fitted.predict_interval(at), first.predict_interval(at), atol=1e-6
+        )
 
 
 @pytest.mark.parametrize("weighted", [False, True])

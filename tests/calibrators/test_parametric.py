@@ -679,6 +679,13 @@ def test_a_table_says_whether_it_is_accurate() -> None:
         assert accurate == reached == (error < 1e-10)
 
 
+def test_tables_of_noise_are_limited() -> None:
+    rng = np.random.default_rng(0)
+    table, accurate = tabulate(lambda z: rng.normal(size=len(z)), np.empty(0), 100.0)
+    assert not accurate
+    assert table["table_unit"].shape[1] < 40_000
+
+
 def test_what_a_table_misses_is_computed() -> None:
     """Check that a bump narrower than the distance of table nodes is computed at its scores."""
     calibrator = bc.Quadratic(inputs="logits", inference="laplace", num_samples=200)

@@ -22,8 +22,9 @@ from bayescal.calibrators.base.calibrator import State
 _DEGREE, _PIECES = 7, 32
 #: Largest error of a probability where it is checked, relative to p (1 - p) of at least this.
 _TOLERANCE, _LEAST_VARIANCE = 1e-10, 1e-2
-#: Kinks at this distance are one; pieces are neither divided below this width, nor more often.
-_EQUAL, _NARROW, _MAX_HALVINGS = 1e-10, 1e-8, 30
+#: Kinks at this distance are one. Pieces are neither divided below this width, nor more often, nor
+#: if there are more of them, so that noise does not divide all pieces again and again.
+_EQUAL, _NARROW, _MAX_HALVINGS, _MAX_PIECES = 1e-10, 1e-8, 30, 1 << 14
 #: Fewest and most buckets, and the number of further pieces in a bucket that is low enough.
 _FEWEST_BUCKETS, _MOST_BUCKETS, _FEW_PIECES = 1 << 10, 1 << 13, 3
 #: Chebyshev's nodes in [-1, 1], and the points where errors are largest: ends and between nodes.
@@ -57,7 +58,7 @@ def tabulate(
         variance, error = small / (1 + small) ** 2, abs(_TO_CHECKS @ coef - exact)
         of_probs = (error * variance).max(axis=0)
         error = (error * np.maximum(variance, _LEAST_VARIANCE)).max(axis=0)
-        divided = (high - low > _NARROW) & (halvings < _MAX_HALVINGS)
+        divided = (high - low > _NARROW) & (halvings < _MAX_HALVINGS) & (len(low) < _MAX_PIECES)
         accurate &= bool(((of_probs <= _TOLERANCE) | divided).all())
         rough = (error > _TOLERANCE) & divided
         done.append(np.vstack([low, high, coef])[:, ~rough])

@@ -12,10 +12,11 @@ from bayescal.data.rows import Rows, Source
 from bayescal.regression.binary.compress import count_in_bins, gauss_points
 
 #: More distinct scores than this are summarized by cells, which hold at most this proportion of a
-#: class and have this width in asinh of the log odds.
-_MAX_POINTS, _CELL = 256, (1 / 192, 0.03)
-#: With more points than this, a fit starts from cells of this proportion and width.
-_MAX_DIRECT_POINTS, _COARSE_CELL = 100, (1 / 40, 0.2)
+#: class and have at most this width in asinh of the log odds.
+_MAX_POINTS, _CELL = 256, (1 / 128, 0.03)
+#: With more points than this, a fit starts from coarse cells of all rows, and with more than
+#: ``_MAX_POINTS`` it continues with finer cells; their proportions and widths.
+_MAX_DIRECT_POINTS, _COARSE_CELL, _FINE_CELL = 100, (1 / 40, 0.2), (1 / 96, 0.06)
 #: More rows than this are counted in bins, evenly spaced in asinh of the log odds.
 MAX_SORTED_ROWS, _BINS = 1 << 15, 1 << 17
 _DIGITS = 10
@@ -59,15 +60,14 @@ def _limit_points(
     return points if len(z) <= _MAX_POINTS else _condense(points)
 
 
-def make_nodes(points: Points) -> tuple[Nodes, Nodes | None]:
-    """Return nodes for the rows of both classes, and coarse ones from which a fit may start."""
+def make_nodes(points: Points) -> tuple[Nodes | None, Nodes | None]:
+    """Return nodes for many points, and coarse ones from which a fit may start."""
 
     def cells(proportion: float, width: float) -> Nodes:
         rule = _rule(points.z, points.weights, points.tails[:, 1], proportion, width)
         return Nodes(*rule[:, np.argsort(rule[0], kind="stable")])
 
-    few = len(points.z) <= _MAX_POINTS
-    nodes = Nodes(points.z, points.weights) if few else cells(*_CELL)
+    nodes = None if len(points.z) <= _MAX_POINTS else cells(*_FINE_CELL)
     return nodes, None if len(points.z) <= _MAX_DIRECT_POINTS else cells(*_COARSE_CELL)
 
 
@@ -99,10 +99,9 @@ def _rule(
     if not len(z):
         return np.empty((2, 0))
     mass = np.cumsum(weight)
-    within = np.floor((mass - weight / 2) / mass[-1] / proportion)
-    position = np.floor(np.arcsinh(z) / width)
+    cell = np.floor((mass - weight / 2) / mass[-1] / proportion + np.arcsinh(z) / width)
     side = np.searchsorted(borders, z, side="right")
-    starts = is_first(within) | is_first(position) | is_first(side)
+    starts = is_first(cell) | is_first(side)
     return gauss_points(z, weight, starts)
 
 

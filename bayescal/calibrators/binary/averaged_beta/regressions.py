@@ -86,7 +86,7 @@ class Points(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """Log odds (n,) and weights (n,) that give the sums of smooth functions over all rows."""
+    """Log odds (n,) and weights (n,) that give sums of smooth functions over rows."""
 
     z: AnyArray
     weights: AnyArray
@@ -118,16 +118,18 @@ class FittedRegressions(NamedTuple):
     decrement: AnyArray
 
 
-def fit(points: Points, nodes: Nodes, coarse: Nodes | None = None) -> FittedRegressions:
+def fit(
+    points: Points, nodes: Nodes | None = None, coarse: Nodes | None = None
+) -> FittedRegressions:
     """Fit all regressions in O(n) time and memory.
 
-    ``nodes`` stand for the rows of both classes in sums that are not linear in the log odds. A fit
-    to many points may start from ``coarse`` nodes; two threads share the scales.
+    A fit to many points may start from ``coarse`` nodes and continue with finer ``nodes``; two
+    threads share the scales.
     """
-    center, spread = find_scale(*points[:3])
+    center, spread = find_scale(nodes or Nodes(*points[:2]), points.positives @ points.z)
     u = center + spread * STEPS
     if coarse is None:
-        return _fit_at(u, points, nodes)
+        return _fit_at(u, points)
 
     def part(u: np.ndarray) -> FittedRegressions:
         with np.errstate(under="ignore"):
@@ -147,7 +149,7 @@ def _join(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def _fit_at(
-    u: np.ndarray, points: Points, nodes: Nodes, coarse: Nodes | None = None
+    u: np.ndarray, points: Points, nodes: Nodes | None = None, coarse: Nodes | None = None
 ) -> FittedRegressions:
     """Fit the regressions at logarithms ``u`` (s,) of the inverse temperature."""
     basis = _make_basis(points, np.exp(u))
@@ -159,22 +161,20 @@ def _fit_at(
     whiten[:, :, _DIAGONAL_OF_SHAPES, _DIAGONAL_OF_SHAPES] = 1
     whiten[:, :, PARAMETRIC:, PARAMETRIC:] = np.linalg.inv(factor_of_kernel)
 
-    # The part of the losses that is linear in the log odds is a sum over all points.
-    offset, columns = make_columns(basis, points.z)
-    signed = points.positives - points.weights / 2
-    linear = (whiten @ (columns @ signed)[..., None])[..., 0]
-
     def problem(nodes: Nodes) -> _Problem:
-        at_nodes = (offset, columns) if nodes.z is points.z else make_columns(basis, nodes.z)
-        features, total = whiten @ at_nodes[1], float(nodes.weights.sum())
-        pairs = _pairs(features, total)
-        return _Problem(nodes, total, at_nodes[0], features, pairs, offset @ signed, linear)
+        offset, columns = make_columns(basis, nodes.z)
+        return _Problem(nodes, float(nodes.weights.sum()), offset, whiten @ columns)
 
+    of_points = problem(Nodes(points.z, points.weights))
+    constant = -(of_points.offset @ points.positives)[:, None, None]
+    linear = -_AMPLITUDE * (of_points.features @ points.positives)[:, :, None]
+    of_points = of_points._replace(constant=constant, linear=linear)
     if coarse is None:
-        minimum = _minimize(problem(nodes), _TOLERANCE)
+        minimum = _minimize(of_points, _TOLERANCE)
     else:
-        rough = _minimize(problem(coarse), _COARSE_TOLERANCE)
-        minimum = _polish(problem(nodes), rough)
+        rough = _minimize(_match(problem(coarse), of_points, None), _COARSE_TOLERANCE)
+        finer = of_points if nodes is None else _match(problem(nodes), of_points, rough[0])
+        minimum = _polish(finer, rough) or _minimize(of_points, _TOLERANCE, rough[0])
     theta, value, hessian, decrement = minimum
     root = np.linalg.cholesky(hessian)
     log_det = np.log(_PRECISION).sum(axis=-1) / 2
@@ -262,22 +262,23 @@ def log_bayes_factor(points: Points, fitted: FittedRegressions) -> float:
     return float(np.clip(factor, -_LARGEST_FACTOR, _LARGEST_FACTOR))
 
 
-def find_scale(z: np.ndarray, weights: np.ndarray, positives: np.ndarray) -> tuple[float, float]:
+def find_scale(nodes: Nodes, moment: float) -> tuple[float, float]:
     """Compute the posterior mean and deviation of the logarithm of the inverse temperature.
 
-    The range of the quadrature follows from the wide part of the prior.
+    ``moment`` is the sum of the log odds of class 1. The range of the quadrature follows from the
+    wide part of the prior.
     """
-    prior = 1 / LOG_SCALES[-1] ** 2
+    (z, weights), prior = nodes, 1 / LOG_SCALES[-1] ** 2
 
     def loss(u: np.ndarray) -> np.ndarray:
         x = np.exp(u)[:, None] * z
-        return (np.maximum(x, 0) + np.log(1 + np.exp(-abs(x)))) @ weights - x @ positives
+        return (np.maximum(x, 0) + np.log(1 + np.exp(-abs(x)))) @ weights - np.exp(u) * moment
 
     def slopes(u: float) -> tuple[float, float, float]:
         x = np.exp(u) * z
         p = (1 + np.tanh(x / 2)) / 2
         square = (weights * p * (1 - p)) @ x**2
-        slope = (weights * p - positives) @ x
+        slope = weights * p @ x - np.exp(u) * moment
         return slope + prior * u, square + slope + prior, square
 
     # Search two grids, then use Newton's method.
@@ -302,35 +303,35 @@ def find_scale(z: np.ndarray, weights: np.ndarray, positives: np.ndarray) -> tup
 
 
 class _Problem(NamedTuple):
-    """Loss of rows with log odds f and weights w.
+    """Losses: sums over nodes of w log(1 + exp(f)) for log odds f, plus linear functions of theta.
 
-    It is the sum of w (log(1 + exp(f)) - f / 2), which is symmetric in the classes, minus a linear
-    function: the sum of w f / 2 over rows of class 1 minus that over rows of class 0.
+    With the points of all rows as nodes, the linear functions are minus the sum of f over rows of
+    class 1. With fewer nodes, they also correct the sums over nodes (see ``_match``).
     """
 
     nodes: Nodes
     #: Sum of the weights.
     total: float
-    #: Offsets (s, n), features (s, 2, 17, n) and products of pairs (s, 2, 153, n) at the nodes.
+    #: Offsets (s, n) and whitened features (s, 2, 17, n) at the nodes.
     offset: np.ndarray
     features: np.ndarray
-    pairs: np.ndarray
-    #: The linear function: its constant (s,) and its coefficients (s, 2, 17).
-    constant: np.ndarray
-    linear: np.ndarray
+    #: Constants and coefficients (s, 2, 10, 17) of the linear functions.
+    constant: AnyArray | float = 0.0
+    linear: AnyArray | float = 0.0
 
 
 #: Theta (s, 2, 10, 17), penalized losses, Hessians and the largest relative gain of the last step.
 _Minimum: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, float]
 
 
-def _pairs(features: np.ndarray, total: float) -> np.ndarray:
+def _pairs(problem: _Problem) -> np.ndarray:
     """Compute products (s, 2, 153, n) of all pairs of features.
 
     They are in single precision, unless there are many rows. The Hessian is needed only for a
     determinant and for steps, whose errors are corrected by gradients in double precision.
     """
-    narrow = features.astype(np.float32 if total < _MAX_SINGLE_PRECISION_WEIGHT else np.float64)
+    features, single = problem.features, problem.total < _MAX_SINGLE_PRECISION_WEIGHT
+    narrow = features.astype(np.float32 if single else np.float64)
     pairs = np.empty((*features.shape[:2], len(_FIRST), features.shape[-1]), narrow.dtype)
     start = 0
     for i in range(COLUMNS):
@@ -353,31 +354,35 @@ def _losses(
     if theta is not None:
         line = (_AMPLITUDE * theta) @ features + line
     small = np.copysign(line, -1.0)
-    # log(1 + exp(line)) - line / 2 = |line| / 2 + log(1 + exp(-|line|)).
-    value = small @ (-weights / 2)
     np.exp(small, out=small)
     rest = 1 + small
-    value += np.log(rest) @ weights
-    value -= problem.constant[:, None, None]
+    # log(1 + exp(line)) = max(line, 0) + log(1 + exp(-|line|)).
+    value = np.maximum(line, 0) @ weights + np.log(rest) @ weights + problem.constant
     np.reciprocal(rest, out=rest)
     small *= rest
+    probs = np.where(line >= 0, rest, small)
+    probs *= weights
+    gradient = _AMPLITUDE * (probs @ np.swapaxes(features, -1, -2)) + problem.linear
+    if theta is not None:
+        value += ((_PRECISION / 2 * theta + problem.linear) * theta).sum(axis=-1)
+        gradient += _PRECISION * theta
     small *= rest
     small *= weights
-    rest -= 0.5
-    residual = np.copysign(rest, line, out=rest)
-    residual *= weights
-    gradient = residual @ np.swapaxes(features, -1, -2) - problem.linear[:, :, None]
-    gradient = _AMPLITUDE * gradient
-    if theta is not None:
-        linear = (_AMPLITUDE * theta) @ problem.linear[..., None]
-        value += (_PRECISION * theta**2).sum(axis=-1) / 2 - linear[..., 0]
-        gradient += _PRECISION * theta
     return value, gradient, small
 
 
-def _hessian(problem: _Problem, curvature: np.ndarray) -> np.ndarray:
+def _match(problem: _Problem, points: _Problem, theta: np.ndarray | None) -> _Problem:
+    """Make losses and gradients of a problem equal to those of the points at ``theta``."""
+    value, gradient, _ = _losses(points, theta)
+    approximate, slope, _ = _losses(problem, theta)
+    constant, linear = value - approximate, gradient - slope
+    if theta is not None:
+        constant -= (linear * theta).sum(axis=-1)
+    return problem._replace(constant=constant, linear=linear)
+
+
+def _hessian(pairs: np.ndarray, curvature: np.ndarray) -> np.ndarray:
     """Compute the Hessians (s, 2, 10, 17, 17)."""
-    pairs = problem.pairs
     # In this order the product takes two thirds of the time.
     sums = pairs @ np.swapaxes(curvature.astype(pairs.dtype), -1, -2)
     sums = np.swapaxes(sums, -1, -2) * _PAIRED_AMPLITUDE
@@ -392,10 +397,11 @@ def _minimize(problem: _Problem, tolerance: float, theta: np.ndarray | None = No
 
     Steps that do not lower a loss are halved.
     """
+    pairs = _pairs(problem)
 
     def evaluate(theta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         value, gradient, curvature = _losses(problem, theta)
-        return value, gradient, _hessian(problem, curvature)
+        return value, gradient, _hessian(pairs, curvature)
 
     value, gradient, hessian = evaluate(theta)
     theta = np.zeros(gradient.shape) if theta is None else theta
@@ -425,8 +431,11 @@ def _minimize(problem: _Problem, tolerance: float, theta: np.ndarray | None = No
     return theta, value, hessian, decrement
 
 
-def _polish(problem: _Problem, rough: _Minimum) -> _Minimum:
-    """Continue from the minimum of a coarse summary, whose Hessian is nearly correct."""
+def _polish(problem: _Problem, rough: _Minimum) -> _Minimum | None:
+    """Continue from the minimum of a coarse summary, whose Hessian is nearly correct.
+
+    Returns None if steps with this Hessian do not converge.
+    """
     theta, _, hessian, _ = rough
     before = np.inf
     for _ in range(_MAX_POLISHING_STEPS):
@@ -437,5 +446,5 @@ def _polish(problem: _Problem, rough: _Minimum) -> _Minimum:
             break
         theta, before = theta + step, decrement
         if decrement <= _TOLERANCE:
-            return theta, value, _hessian(problem, curvature), decrement
-    return _minimize(problem, _TOLERANCE, theta)
+            return theta, value, _hessian(_pairs(problem), curvature), decrement
+    return None

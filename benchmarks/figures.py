@@ -31,7 +31,7 @@ def seconds(value: float) -> str:
         return f"{value:.1f} s"
     if value >= 0.00995:
         return f"{1e3 * value:.0f} ms"
-    return f"{1e3 * value:.1f} ms" if value >= 9.95e-5 else f"{1e6 * value:.0f} µs"
+    return f"{1e3 * value:.1f} ms" if value >= 9.95e-4 else f"{1e6 * value:.0f} µs"
 
 
 def share(value: float, digits: int = 2) -> str:

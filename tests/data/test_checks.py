@@ -443,6 +443,13 @@ def test_rows_must_sum_to_one(total: float, eps: float, passes: bool) -> None:
         checks.check_row_sums(rows, "p", eps=eps, advice="do")
 
 
+def test_the_wrong_row_of_very_many_is_named() -> None:
+    rows = np.full((200_000, 2), 0.5)
+    rows[150_001, 0] = 0.75
+    with pytest.raises(ValueError, match="got a sum of 1.25 in row 150001$"):
+        checks.check_row_sums(rows, "p")
+
+
 def test_named_columns_beside_columns_without_names() -> None:
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.ones(3), 50)

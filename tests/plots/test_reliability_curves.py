@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import scipy.stats
 from matplotlib.axes import Axes
 from sklearn.isotonic import IsotonicRegression
 
+import bayescal as bc
 from bayescal import metrics, plots
 from tests.calibrators.discrete import add_rounding_errors
 
@@ -172,26 +174,21 @@ def quantile_errors(draws: int, level: float) -> tuple[list[float], list[float]]
 
 
 @pytest.mark.parametrize("method", ["corp", "smooth"])
-@pytest.mark.parametrize("kind", ["consistency", "confidence"])
-def test_bands_are_quantiles_over_data_sets(forecasts: Any, method: str, kind: str) -> None:
-    probs, y = forecasts
+def test_bands_of_consistency_are_quantiles_over_data_sets(forecasts: Any, method: str) -> None:
+    probs, _ = forecasts
     options: dict[str, Any] = {"bandwidth": 0.05} if method == "smooth" else {}
-    ax = plots.reliability(probs, y, method=method, band=kind, level=0.8, seed=4, **options)
+    ax = plots.reliability(*forecasts, method=method, level=0.8, seed=4, **options)
     x, lower, upper = band(ax)
     rng = np.random.default_rng(11)
     at = np.searchsorted(x, [0.2, 0.5, 0.8])
     draws = []
     for _ in range(1000):
-        if kind == "consistency":
-            p, outcome = probs, (rng.random(len(probs)) < probs).astype(int)
-        else:
-            rows = rng.integers(0, len(y), len(y))
-            p, outcome = probs[rows], y[rows]
+        y = (rng.random(len(probs)) < probs).astype(int)
         if method == "corp":
-            model = IsotonicRegression(out_of_bounds="clip").fit(p, outcome)
+            model = IsotonicRegression(out_of_bounds="clip").fit(probs, y)
             draws.append(model.predict(x[at]))
         else:
-            draws.append(kernel_regression(p, outcome, x[at], 0.05))
+            draws.append(kernel_regression(probs, y, x[at], 0.05))
     # Ends from 200 draws have random quantile levels; 0.04 is four standard errors for the shares
     # of 1,000 draws.
     for (least, most), ends in zip(quantile_errors(200, 0.8), (lower, upper), strict=True):
@@ -199,6 +196,54 @@ def test_bands_are_quantiles_over_data_sets(forecasts: Any, method: str, kind: s
             simulated = np.array(draws)[:, list(at).index(position)]
             assert (simulated < end - 1e-9).mean() <= most + 0.04
             assert (simulated <= end + 1e-9).mean() >= least - 0.04
+
+
+def test_confidence_of_an_isotonic_curve_is_that_of_the_calibrator(forecasts: Any) -> None:
+    ax = plots.reliability(*forecasts, method="corp", band="confidence", level=0.8)
+    x, lower, upper = band(ax)
+    np.testing.assert_array_equal(x, np.unique(forecasts[0]))
+    expected = bc.Isotonic().fit(*forecasts).predict_interval(x, 0.8)
+    np.testing.assert_array_equal((lower, upper), expected)
+
+
+@pytest.mark.parametrize("width", [0.01, 0.4])
+def test_confidence_of_a_smooth_curve_is_wilson_s_interval(forecasts: Any, width: float) -> None:
+    """Compare with the effective number of rows, from each row's kernel and its images."""
+    probs, y = forecasts
+    probs = np.round(probs, 3)
+    ax = plots.reliability(probs, y, method="smooth", band="confidence", bandwidth=width)
+    x, lower, upper = band(ax)
+    images = np.concatenate([probs + shift for shift in range(-6, 7, 2)])
+    images = np.stack([images, -images])
+    z = scipy.stats.norm.ppf(0.95)
+    for i in np.flatnonzero(np.isfinite(lower))[::40]:
+        density = scipy.stats.norm.pdf(x[i], images, width).sum(axis=0)
+        kernel = density.reshape(-1, len(probs)).sum(axis=0)
+        size = kernel.sum() ** 2 / (kernel**2).sum()
+        share = kernel @ y / kernel.sum()
+        # Wilson's ends are the solutions of a quadratic equation.
+        ends = np.roots([1 + z**2 / size, -2 * share - z**2 / size, share**2])
+        np.testing.assert_allclose((lower[i], upper[i]), np.sort(ends.real), atol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["corp", "smooth"])
+def test_bands_of_confidence_hold_frequencies_of_rare_events(method: str) -> None:
+    held = []
+    options: Any = {"bandwidth": 0.004} if method == "smooth" else {}
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        probs = rng.choice([0.002, 0.008, 0.02], 300)
+        y = (rng.random(300) < 1.5 * probs).astype(int)
+        ax = plots.reliability(probs, y, method=method, band="confidence", **options)
+        x, lower, upper = band(ax)
+        at = [int(np.argmin(abs(x - p))) for p in (0.008, 0.02)]
+        truth = 1.5 * x[at]
+        if method == "smooth":
+            truth = kernel_regression(probs, 1.5 * probs, x[at], 0.004)
+        held += [*((lower[at] <= truth) & (truth <= upper[at]))]
+        plt.close("all")
+    # 80 intervals of level 0.9; less than once in 1,000 times fewer than 62 hold.
+    assert sum(held) >= 62
 
 
 def test_consistency_of_a_calibrated_model_holds_its_curve() -> None:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
 from bayescal._core.binning import begins_score, equal_width_cell
-from bayescal._core.numerics import effective_size
+from bayescal._core.numerics import effective_size, ignoring_underflow
 from bayescal._core.random.keys import generator
 from bayescal.data.checks import check_choice, check_level
 from bayescal.data.predictions import EPS, Predictions
 from bayescal.data.weights import as_counts
 from bayescal.metrics import ReliabilityCurve, reliability_curve, smooth_ece
 
-#: Number of data sets drawn for a band.
+#: Number of sets of labels drawn for a band of consistency.
 RESAMPLES = 200
 #: Number of distinct predictions above which bands are computed with neighbors pooled.
 _MAX_CELLS = 4096
 #: Number of cells of the grid for kernels; every _STRIDE-th node is drawn.
 _GRID, _STRIDE = 2000, 5
-#: The narrowest default kernel, in cells, so that the grid resolves it.
-_NARROWEST = 2
+#: The narrowest default kernel, in cells, so that the grid resolves it. A kernel with a standard
+#: deviation of more than the latter is constant.
+_NARROWEST, _WIDEST = 2, 2.0
 #: A smooth curve ends where the kernels add up to less than one row, except for rounding.
 _MIN_ROWS = 1 - 1e-9
 
@@ -164,6 +166,13 @@ def _corp(events: CurveEvents, options: Options) -> Estimate:
     x, y = predicted[ends], curve[ends]
     if options.level is None:
         return Estimate(x, y)
+    if options.band == "confidence":
+        from bayescal.calibrators import Isotonic
+
+        at = predicted[:: -(-len(predicted) // _MAX_CELLS)]
+        isotonic = Isotonic(classes=[0, 1])
+        isotonic.fit(events.predicted, events.happened.astype(int), events.weights)
+        return Estimate(x, y, at, *isotonic.predict_interval(at, options.level))
     events = events.counted()
     predicted, index = _scores(events)
     cells = _count(events, index, len(predicted))
@@ -171,14 +180,8 @@ def _corp(events: CurveEvents, options: Options) -> Estimate:
         before = np.cumsum(cells.cases) - cells.cases
         pool = np.unique(before * _MAX_CELLS // cells.cases.sum(), return_inverse=True)[1]
         cells = _count(events, pool[index], int(pool[-1]) + 1)
-    resampled = np.empty((RESAMPLES, len(cells.predicted)))
-    for row, (cases, hits) in zip(
-        resampled, zip(*_resample(cells, options), strict=True), strict=True
-    ):
-        filled = cases > 0
-        values = _pool_adjacent_violators(hits[filled], cases[filled])
-        row[:] = np.interp(cells.predicted, cells.predicted[filled], values)
-    return Estimate(x, y, cells.predicted, *np.quantile(resampled, _tails(options.level), axis=0))
+    drawn = [_pool_adjacent_violators(h, cells.cases) for h in _draw_happened(cells, options.seed)]
+    return Estimate(x, y, cells.predicted, *np.quantile(drawn, _tails(options.level), axis=0))
 
 
 def _scores(events: CurveEvents) -> tuple[np.ndarray, np.ndarray]:
@@ -194,6 +197,7 @@ def _pool_adjacent_violators(happened: np.ndarray, cases: np.ndarray) -> np.ndar
     return isotonic_regression(happened / cases, sample_weight=cases)
 
 
+@ignoring_underflow
 def _smooth(events: CurveEvents, options: Options) -> Estimate:
     cells = _nodes(events)
     width = options.bandwidth
@@ -201,19 +205,21 @@ def _smooth(events: CurveEvents, options: Options) -> Estimate:
         happened = events.happened.astype(int)
         error = smooth_ece(events.predicted, happened, weights=events.weights)
         width = max(error, _NARROWEST / _GRID)
-    factors = np.exp(-((np.pi * width * np.arange(_GRID + 1)) ** 2) / 2)
-    x = np.linspace(0, 1, _GRID + 1)[::_STRIDE]
-    mass, curve = _regress(cells.cases, cells.happened, factors)
-    known = mass * _GRID * width * np.sqrt(2 * np.pi) >= _MIN_ROWS
-    y = np.where(known, curve, np.nan)
+    x, kernel = np.linspace(0, 1, _GRID + 1)[::_STRIDE], _kernel(min(width, _WIDEST))
+
+    def rows(cells: _CurveCells) -> np.ndarray:
+        mass = kernel @ cells.cases
+        return np.where(mass >= _MIN_ROWS, mass, np.nan)
+
+    curve = np.minimum(kernel @ cells.happened / rows(cells), 1)
     if options.level is None:
-        return Estimate(x, y)
-    resampled = _regress(*_resample(_nodes(events.counted()), options), factors)[1]
-    ends = np.full((2, len(x)), np.nan)
-    known = known & ~np.isnan(resampled).all(axis=0)
-    # A resample may have no row near a node that has one in the data.
-    ends[:, known] = np.nanquantile(resampled[:, known], _tails(options.level), axis=0)
-    return Estimate(x, y, x, *ends)
+        return Estimate(x, curve)
+    cells = _nodes(events.counted())
+    if options.band == "confidence":
+        size = rows(cells) ** 2 / (kernel**2 @ cells.cases)
+        return Estimate(x, curve, x, *_wilson(curve, size, options.level))
+    drawn = np.minimum(_draw_happened(cells, options.seed) @ kernel.T / rows(cells), 1)
+    return Estimate(x, curve, x, *np.quantile(drawn, _tails(options.level), axis=0))
 
 
 def _nodes(events: CurveEvents) -> _CurveCells:
@@ -221,29 +227,12 @@ def _nodes(events: CurveEvents) -> _CurveCells:
     return _count(events, np.rint(events.predicted * _GRID).astype(np.intp), _GRID + 1)
 
 
-def _regress(
-    cases: np.ndarray, happened: np.ndarray, factors: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the mass (..., m) of rows around the drawn nodes, and the fraction of events."""
-    mass, hits = (_smoothed(part, factors)[..., ::_STRIDE] for part in (cases, happened))
-    # Smaller masses are rounding errors.
-    positive = mass > 1e-12 * mass.max(axis=-1, keepdims=True)
-    fraction = np.where(positive, hits, np.nan) / np.where(positive, mass, 1)
-    return mass, np.minimum(fraction, 1)
-
-
-def _smoothed(values: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """Apply a kernel to masses (..., m) at nodes, reflected at 0 and 1.
-
-    The factors (m,) of the Fourier coefficients are the kernel's characteristic function.
-    """
-    from scipy.fft import dct, idct
-
-    # A mass at an end coincides with its image.
-    values = values.astype(float)
-    values[..., [0, -1]] *= 2
-    smoothed = np.asarray(idct(np.asarray(dct(values, type=1)) * factors, type=1))
-    return np.maximum(smoothed, 0)
+def _kernel(width: float) -> np.ndarray:
+    """Compute the weights (drawn, m) of cells at drawn nodes: Gaussians, reflected at 0 and 1."""
+    at = np.linspace(0, 1, _GRID + 1)
+    x, farthest = at[::_STRIDE, None], math.ceil(4 * width)
+    images = [sign * at + 2 * i for i in range(-farthest, farthest + 1) for sign in (-1, 1)]
+    return sum(np.exp(-(((x - image) / width) ** 2) / 2) for image in images)
 
 
 def _count(events: CurveEvents, index: np.ndarray, cells: int) -> _CurveCells:
@@ -254,21 +243,10 @@ def _count(events: CurveEvents, index: np.ndarray, cells: int) -> _CurveCells:
     return _CurveCells(mean, cases, np.bincount(index, weights * happened, cells))
 
 
-def _resample(cells: _CurveCells, options: Options) -> tuple[np.ndarray, np.ndarray]:
-    """Draw numbers of rows and of events (resamples, m) in many data sets.
-
-    For consistency the labels are drawn from the predictions; for confidence rows are resampled.
-    """
-    rng = generator(options.seed)
-    m = len(cells.predicted)
-    if options.band == "consistency":
-        cases = cells.cases.astype(np.int64)
-        hits = rng.binomial(cases, cells.predicted, size=(RESAMPLES, m))
-        return np.broadcast_to(cases, hits.shape), hits
-    proportions = np.concatenate([cells.happened, cells.cases - cells.happened]) / cells.cases.sum()
-    drawn = rng.multinomial(int(cells.cases.sum()), proportions, size=RESAMPLES)
-    hits, misses = drawn[:, :m], drawn[:, m:]
-    return hits + misses, hits
+def _draw_happened(cells: _CurveCells, seed: int) -> np.ndarray:
+    """Draw numbers of events (resamples, m) from the predictions."""
+    shape = RESAMPLES, len(cells.predicted)
+    return generator(seed).binomial(cells.cases.astype(np.int64), cells.predicted, shape)
 
 
 def _tails(level: float) -> tuple[float, float]:

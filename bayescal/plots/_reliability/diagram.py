@@ -90,8 +90,9 @@ def reliability(
     - "consistency", pale, around the diagonal: where the estimate falls if the model is perfectly
       calibrated. Binomial quantiles for bins; for curves the quantiles of 200 data sets with labels
       drawn from the predictions.
-    - "confidence", around the estimate: Wilson's intervals for bins; for curves the quantiles of
-      200 bootstrap samples of the rows. It is too narrow where an isotonic curve is at 0 or 1.
+    - "confidence", of the frequency: Wilson's intervals for bins; credible intervals of
+      :class:`~bayescal.Isotonic` for "corp"; for "smooth" Wilson's intervals of the smoothed
+      frequency, with the effective number of rows under the kernel.
 
     The strip on top shows the distribution of the predictions in 20 bins of equal width.
 
@@ -131,7 +132,7 @@ def reliability(
         Standard deviation of the kernel of the method "smooth". By default the one that equals the
         mean absolute residual smoothed by it, the smooth calibration error, and at least 0.001.
     seed : int, default 0
-        Seed of the data sets drawn for the bands of curves.
+        Seed of the labels drawn for bands of consistency of curves.
     histogram : bool, default True
         Whether to draw the strip on top.
     legend : {"ece", "n"} or sequence of them, default ()
@@ -165,9 +166,12 @@ def reliability(
 
     Notes
     -----
-    For the method "smooth", predictions are rounded to multiples of 1 / 2000. The bands of "corp"
-    pool neighbors if there are more than 4096 distinct predictions. Kernels flatten a line near 0
-    and 1 even for a calibrated model, so the consistency band leaves the diagonal there.
+    For the method "smooth", predictions are rounded to multiples of 1 / 2000. Bands of consistency
+    of "corp" pool neighbors if there are more than 4096 distinct predictions. Kernels flatten a
+    line near 0 and 1 even for a calibrated model, so bands of consistency leave the diagonal there.
+
+    In simulations of 30 to 1,000 rows, also of rare events, bands of confidence of level 0.9 held
+    83 to 100 % of true frequencies for "corp", and 86 to 95 % of smoothed ones for "smooth".
 
     References
     ----------

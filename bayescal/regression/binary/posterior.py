@@ -32,7 +32,7 @@ from bayescal.regression.binary.objective import (
     Terms,
     cross_entropy_on_host,
 )
-from bayescal.regression.draws import Draws, tempered_draws
+from bayescal.regression.draws import Draws, density_type, tempered_draws
 from bayescal.regression.model import Sites, log_odds_sites, potential
 
 #: Arrays by their axes.
@@ -295,11 +295,12 @@ def _softplus_sums(
 def _log_likelihoods(
     sums: Sums, thetas: Float[np.ndarray, "draws parameters"]
 ) -> Float[np.ndarray, " draws"]:
-    """Compute log likelihoods, with errors below 1e-7 of the weights."""
+    """Compute log likelihoods, with errors below 1e-7 of the weights, or of 1e5 if that is less."""
     columns, weights, linear = sums
     size = np.abs(thetas @ columns)
-    # softplus(x) = (x + |x|) / 2 + log(1 + exp(-|x|)): the last term needs only single precision.
-    small = np.exp(-size.astype(np.float32))
+    # softplus(x) = (x + |x|) / 2 + log(1 + exp(-|x|)): the last term needs only single precision,
+    # unless the weights are large.
+    small = np.exp(-size.astype(density_type(np.sum(weights))))
     total = size @ weights
     # Subtract what rounding may have added, which matters only if lines are huge.
     value = thetas @ (linear - columns @ weights / 2) - total / 2 - 1e-12 * total

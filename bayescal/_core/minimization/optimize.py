@@ -34,6 +34,8 @@ _SLACK, _RIDGE = 8, 64
 _TOLERANCE, _MAX_ITERATIONS = 1e-10, 100
 #: Fraction of the tolerance: a step that promises less need not lower the value.
 _UNSEEN = 1e-3
+#: Number of times that a step away from a saddle point is halved.
+_HALVINGS = 20
 #: Movement by a step after which there is no finite minimum.
 _LONG = 0.01
 
@@ -216,7 +218,8 @@ def newton_on_host(
     """Take the steps of :func:`newton` with NumPy, where nothing has to be compiled.
 
     Python's branches take a third of the time of NumPy's operations on scalars. ``foresee`` saves
-    the last evaluation if its step is short: its gain is known beforehand.
+    the last evaluation if its step is short: its gain is known beforehand. Unlike :func:`newton`,
+    it goes on from a saddle point.
     """
     eye, tiny, eps = np.eye(len(start)), sys.float_info.min, sys.float_info.epsilon
     x, here, iterations, damping = start, evaluate(start), 1, 0.0
@@ -258,9 +261,52 @@ def newton_on_host(
             damping = max(100 * damping, _LEAST_DAMPING)
     if status is None:
         status = Status.LIMIT
+    # Only damped steps end where the Hessian is not positive definite.
+    if status == Status.CONVERGED and damping > 0:
+        least = tolerance * (abs(here.value) + 1e-3 * scale)
+        lower_point = _beyond_saddle(evaluate, x, here, least)
+        if lower_point is not None and iterations < max_iterations:
+            again = newton_on_host(
+                evaluate,
+                lower_point,
+                scale=scale,
+                bound=bound,
+                direction=direction,
+                movement=movement,
+                max_iterations=max_iterations - iterations,
+                tolerance=tolerance,
+                foresee=foresee,
+            )
+            return again._replace(iterations=iterations + again.iterations)
     if movement is not None and status == Status.CONVERGED and movement(x, step) > _LONG:
         status = Status.UNBOUNDED
     return Minimum(x, here.value, decrement, iterations, status)
+
+
+def _beyond_saddle(
+    evaluate: Callable[[np.ndarray], QuadraticModel[np.ndarray]],
+    x: np.ndarray,
+    here: QuadraticModel[np.ndarray],
+    least: float,
+) -> np.ndarray | None:
+    """Find a point that is lower by ``least`` along the most negative curvature, or return None."""
+    curvatures, directions = np.linalg.eigh(here.hessian)
+    if not curvatures[0] < 0:
+        return None
+    axis = directions[:, 0]
+    # Of two directions that lower the value equally, choose one away from zero.
+    main = np.argmax(abs(axis) > 0.99 * abs(axis).max())
+    axis = axis * np.copysign(1, axis[main]) * np.copysign(1, x[main])
+    step = math.sqrt(2 / -curvatures[0]) * axis
+    for _ in range(_HALVINGS):
+        points = [x + step, x - step]
+        values = [float(evaluate(point).value) for point in points]
+        values = [value if math.isfinite(value) else math.inf for value in values]
+        best = 0 if values[0] <= values[1] + least else 1
+        if values[best] < here.value - least:
+            return points[best]
+        step = step / 2
+    return None
 
 
 def run_together(

@@ -263,7 +263,7 @@ def newton_on_host(
         status = Status.LIMIT
     # Only damped steps end where the Hessian is not positive definite.
     if status == Status.CONVERGED and damping > 0:
-        least = tolerance * (abs(here.value) + 1e-3 * scale)
+        least = tolerance * float(abs(here.value) + 1e-3 * scale)
         lower_point = _beyond_saddle(evaluate, x, here, least)
         if lower_point is not None and iterations < max_iterations:
             again = newton_on_host(

@@ -135,6 +135,18 @@ def test_any_prior_of_the_coefficients_against_scipy() -> None:
         assert float(result.value[0]) == pytest.approx(total(beta), rel=1e-9)
 
 
+@pytest.mark.parametrize("weight", [1e4, 1e10, 1e13])
+def test_rows_of_little_weight_beside_heavy_ones_converge(weight: float) -> None:
+    x = np.array([0.0, 0, -1, 1, -1, 1, -1, 1, 1])[:, None]
+    t, w = np.array([0.0, 1, 0, 1, 1, 0, 0, 1, 1]), np.array([weight, weight, *np.ones(7)])
+    result = fit_single(Regression(x, t, w, 0.0, 0.0))
+    # The heavy rows fix the intercept at zero. Five of the other rows agree with their sign.
+    assert result.status == Status.CONVERGED
+    np.testing.assert_allclose(result.x, [0, np.log(5 / 2)], rtol=1e-4, atol=1e-4)
+    separable = fit_single(Regression(x, np.where(x[:, 0] == 0, t, x[:, 0] > 0), w, 0.0, 0.0))
+    assert separable.status == Status.UNBOUNDED
+
+
 def test_equal_columns_under_cauchy_priors_reach_a_mode() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=200)

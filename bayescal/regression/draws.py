@@ -24,8 +24,9 @@ MAX_REFINED, _MAX_REFINED_NUMBERS = 100, 1 << 14
 #: Number of parameters up to which particles reach the tails without ``refine``. With eleven and 20
 #: rows, intervals of 90 % from such particles cover 84 %.
 _FEW = 3
-#: Total weight above which log densities, whose error is 1e-7 per row, are too inaccurate.
-_MAX_WEIGHT = 1e5
+#: Total weights above which log densities are too inaccurate, because their errors per row are
+#: 1e-7 in single precision, and 1e-12 times the log odds in double precision.
+_MAX_SINGLE_WEIGHT, _MAX_WEIGHT = 1e5, 1e9
 #: Cauchy distribution from which particles start: smallest and largest scale, and the deviation
 #: from normality that requires the largest scale.
 _WIDTHS, _FAR = (1.1, 5.0), 0.3
@@ -40,6 +41,11 @@ Refine: TypeAlias = Callable[
     [int, np.random.Generator],
     tuple[Float[np.ndarray, "draws parameters"], Float[np.ndarray, " parameters"]],
 ]
+
+
+def density_type(weight: float) -> type[np.float32] | type[np.float64]:
+    """Return the type that suffices for log densities of rows with this total weight."""
+    return np.float32 if weight <= _MAX_SINGLE_WEIGHT else np.float64
 
 
 class Draws(NamedTuple):
@@ -92,19 +98,22 @@ def tempered_draws(
     Draws come from Laplace's approximation, in pairs on both sides of the mode, if 64 of them show
     that it is accurate (log densities differ with a standard deviation below 0.05 sqrt(p)), if
     there are more than 30 parameters and no ``refine``, or if the rows have more ``weight`` than
-    1e5, for which single precision is too inaccurate. Otherwise particles start from a wide Cauchy
-    distribution, because Cauchy priors of separable labels leave heavy tails, and reach the
-    posterior in stages. In a stage they are resampled by importance weights, a power of the density
-    ratio that leaves half of them effective, and, unless that suffices, moved by
-    Metropolis-Hastings steps along differences of other particles. The effective size is that of
-    means, from sums over particles with a common origin. It takes O(num_samples) densities, and as
-    many for each of four moves in each of up to 30 stages.
+    1e9, or than 1e5 if there are more than 16,384 ``numbers``, because double precision takes too
+    long. Otherwise particles start from a wide Cauchy distribution, because Cauchy priors of
+    separable labels leave heavy tails, and reach the posterior in stages. In a stage they are
+    resampled by importance weights, a power of the density ratio that leaves half of them
+    effective, and, unless that suffices, moved by Metropolis-Hastings steps along differences of
+    other particles. The effective size is that of means, from sums over particles with a common
+    origin. It takes O(num_samples) densities, and as many for each of four moves in each of up to
+    30 stages.
 
-    ``log_density`` is known up to a constant, and takes ``numbers`` numbers in memory for each
-    draw; ``factor`` is F of the covariance F F'. ``refine`` makes the draws where these particles
-    have not converged, and for more than three parameters where the standard deviation is above
-    0.25 sqrt(p). It takes up to 100 parameters, and 16,384 for parameters times ``numbers``. If
-    there are more than 30 parameters and it cannot be used, no draw counts as effective.
+    ``log_density`` is known up to a constant, takes ``numbers`` numbers in memory for each draw,
+    and is computed in the :func:`density_type` of the ``weight``; ``factor`` is F of the covariance
+    F F'. ``refine`` makes the draws where these particles have not converged, and for more than
+    three parameters where the standard deviation is above 0.25 sqrt(p). It takes up to 100
+    parameters, and 16,384 for parameters times ``numbers``. Where the standard deviation is above
+    0.25 sqrt(p), no draw counts as effective if there are more than 30 parameters and ``refine``
+    cannot be used, or if double precision takes too long.
 
     Stages follow Del Moral, Doucet and Jasra (2006), Sequential Monte Carlo samplers; moves follow
     ter Braak (2006); effective sizes follow Lee and Whiteley (2018), Variance estimation in
@@ -123,9 +132,12 @@ def tempered_draws(
         excess = np.std(measure(pilot) + 0.5 * np.sum(pilot**2, axis=1)) / np.sqrt(p)
         many, poor = p > MAX_TEMPERED, refine is not None and excess > _POOR
         few = p <= MAX_REFINED and numbers * p <= _MAX_REFINED_NUMBERS
-        if excess < _NORMAL or (many and not (poor and few)) or weight > _MAX_WEIGHT:
+        slow = weight > _MAX_SINGLE_WEIGHT and numbers > _MAX_REFINED_NUMBERS
+        huge = weight > _MAX_WEIGHT
+        if excess < _NORMAL or (many and not (poor and few)) or slow or huge:
             draws = one_chain(antithetic(mode, factor, num_samples, seed), status)
-            return draws._replace(ess=np.ones(p)) if many and poor else draws
+            unknown = poor and (many or slow) and not huge
+            return draws._replace(ess=np.ones(p)) if unknown else draws
         rng, count = np.random.default_rng(seed), max(num_samples, _PARTICLES)
         u, ess = np.empty((0, p)), np.ones(p)
         if not (many or (poor and few and p > _FEW)):

@@ -22,7 +22,7 @@ from bayescal.regression.binary.objective import (
     Distribution,
     Regression,
 )
-from bayescal.regression.binary.posterior import Draws, Target, sample
+from bayescal.regression.binary.posterior import Draws, Kinked, Target, sample
 from bayescal.regression.model import regression_sites
 from bayescal.smoothing import instance_targets, platt_targets
 
@@ -197,18 +197,29 @@ class Method:
         """Find the optimum, with coefficients for the unscaled features."""
         sampled = self.inference != "map"
         scaling = scaling_for(x, weights, self.coef_prior or ("centered" if sampled else None))
-        problem = Regression(scaling.apply(x), settled.targets, weights, settled.l1, settled.l2)
-        if sampled or self.coef_prior is not None:
-            prior = CAUCHY if isinstance(self.coef_prior, str) else self.coef_prior
-            problem = problem._replace(prior=prior, intercept_prior=INTERCEPT)
-        minimum = fit_single(problem, lasso=settled.l1 > 0)
+        minimum = self._fit_scaled(scaling.apply(x), weights, settled)
         return minimum._replace(x=scaling.back(np.asarray(minimum.x)))
+
+    def _fit_scaled(self, x: Features, weights: PerRow, settled: Settled) -> Minimum[np.ndarray]:
+        """Find the optimum for scaled features."""
+        problem = Regression(x, settled.targets, weights, settled.l1, settled.l2)
+        if self.inference == "map" and self.coef_prior is None:
+            return fit_single(problem, lasso=settled.l1 > 0)
+        problem = problem._replace(intercept_prior=INTERCEPT)
+        rate = _laplace_rate(self.coef_prior)
+        if rate is None:
+            prior = CAUCHY if isinstance(self.coef_prior, str) else self.coef_prior
+            return fit_single(problem._replace(prior=prior))
+        # Newton's method stops where the density has a kink; the absolute penalty knows it.
+        minimum = fit_single(problem._replace(l1=rate), lasso=True)
+        return minimum._replace(value=minimum.value + x.shape[1] * np.log(2 / rate))
 
     def sample(self, x: Features, weights: PerRow, settled: Settled, seed: int) -> Draws:
         """Draw coefficients for the unscaled features."""
         n, d = x.shape
         scaling = scaling_for(x, weights, self.coef_prior or "centered")
-        columns = np.concatenate([np.ones((1, n)), scaling.apply(x).T])
+        x = scaling.apply(x)
+        columns = np.concatenate([np.ones((1, n)), x.T])
         # The prior of the coefficients: Cauchy, or the normal one that equals the squared penalty.
         spread = CAUCHY.scale if settled.l2 == 0 else settled.l2**-0.5
         heavy = 1.0 if settled.l2 == 0 else 0.0
@@ -224,7 +235,10 @@ class Method:
             is_coefficient = np.concatenate([[0.0], np.ones(d)])
             target = target._replace(distribution=self.coef_prior, distributed=is_coefficient)
         target = target._replace(sites=partial(regression_sites, INTERCEPT, coef_prior, d))
-        draws = sample(target, self.inference, self.num_samples, seed)
+        rate, kinked = _laplace_rate(self.coef_prior), None
+        if rate is not None:
+            kinked = Kinked(self._fit_scaled(x, weights, settled), rate**2 / 2)
+        draws = sample(target, self.inference, self.num_samples, seed, kinked=kinked)
         return draws._replace(coefficients=scaling.back(draws.coefficients))
 
 
@@ -232,6 +246,17 @@ def _real_numbers() -> object:
     from numpyro.distributions import constraints
 
     return constraints.real
+
+
+def _laplace_rate(prior: str | Distribution | None) -> float | None:
+    """Return the strength of the absolute penalty that equals a prior, or None if none does."""
+    if prior is None or isinstance(prior, str):
+        return None
+    from numpyro.distributions import Laplace
+
+    if not isinstance(prior, Laplace) or np.size(prior.scale) != 1 or np.any(prior.loc):
+        return None
+    return 1 / float(np.reshape(prior.scale, ()))
 
 
 def scaling_for(x: Features, weights: PerRow, prior: str | Distribution | None) -> Scaling:

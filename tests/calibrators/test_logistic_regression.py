@@ -57,6 +57,42 @@ def test_targets(preset: str) -> None:
     np.testing.assert_allclose(np.r_[model.intercept_, model.coef_[0]], expected.x, atol=1e-5)
 
 
+@pytest.mark.parametrize("rate", [0.3, 3.0, 30.0])
+@pytest.mark.parametrize("inference", ["map", "laplace"])
+def test_a_laplace_prior_has_its_mode_at_the_kink(rate: float, inference: Any) -> None:
+    x, y, w = make_features(d=4)
+    model = bc.LogisticRegression(coef_prior=dist.Laplace(0.0, 1 / rate), inference=inference)
+    model.set_params(random_state=0).fit(x, y, w)
+    assert model.status_ == "converged"
+    coef = model.coef_[0]
+    center = w @ x / w.sum()
+    middle = model.intercept_[0] + coef @ center
+    residual = w * (expit(x @ coef + model.intercept_[0]) - y)
+    slope = residual @ (x - center)
+    np.testing.assert_allclose(slope[coef != 0], -rate * np.sign(coef[coef != 0]), rtol=1e-5)
+    assert (np.abs(slope[coef == 0]) <= rate).all()
+    assert residual.sum() == pytest.approx(-2 * middle / (100 + middle**2), abs=1e-5)
+    value = cross_entropy(np.r_[model.intercept_, coef], x, y, w)
+    value -= stats.laplace(0, 1 / rate).logpdf(coef).sum() + stats.cauchy(0, 10).logpdf(middle)
+    assert model.objective_ * w.sum() == pytest.approx(value, rel=1e-9)
+
+
+def test_draws_under_a_laplace_prior_against_quadrature() -> None:
+    x, y = np.array([-1.5, -0.5, -0.2, 0.3, 0.6, 1.3]), np.array([0, 1, 0, 0, 1, 1])
+    model = bc.LogisticRegression(
+        coef_prior=dist.Laplace(0.0, 0.5), inference="laplace", num_samples=4000, random_state=0
+    ).fit(x[:, None], y)
+    a, b = np.linspace(-20, 20, 801)[:, None], np.linspace(-8, 8, 801)
+    log_density = stats.cauchy(0, 10).logpdf(a) + stats.laplace(0, 0.5).logpdf(b)
+    for row, label in zip(x, y, strict=True):
+        log_density = log_density - np.logaddexp(0, (1 - 2 * label) * (a + b * row))
+    mass = np.exp(log_density)
+    mean = np.sum(mass * expit(a + b)) / mass.sum()
+    spread = np.sqrt(np.sum(mass * expit(a + b) ** 2) / mass.sum() - mean**2)
+    error = 4 * spread / np.sqrt(model.posterior_.ess.min())
+    assert model.predict_proba([[1.0]])[0, 1] == pytest.approx(mean, abs=error)
+
+
 def test_cauchy_prior_in_its_own_scaling() -> None:
     """Check the objective, written out, on a feature with two values and a constant one."""
     x, y, w = make_features(60, 4)

@@ -135,6 +135,38 @@ def test_any_prior_of_the_coefficients_against_scipy() -> None:
         assert float(result.value[0]) == pytest.approx(total(beta), rel=1e-9)
 
 
+@pytest.mark.parametrize("weight", [1e4, 1e10, 1e13])
+def test_rows_of_little_weight_beside_heavy_ones_converge(weight: float) -> None:
+    x = np.array([0.0, 0, -1, 1, -1, 1, -1, 1, 1])[:, None]
+    t, w = np.array([0.0, 1, 0, 1, 1, 0, 0, 1, 1]), np.array([weight, weight, *np.ones(7)])
+    result = fit_single(Regression(x, t, w, 0.0, 0.0))
+    # The heavy rows fix the intercept at zero. Five of the other rows agree with their sign.
+    assert result.status == Status.CONVERGED
+    np.testing.assert_allclose(result.x, [0, np.log(5 / 2)], rtol=1e-4, atol=1e-4)
+    separable = fit_single(Regression(x, np.where(x[:, 0] == 0, t, x[:, 0] > 0), w, 0.0, 0.0))
+    assert separable.status == Status.UNBOUNDED
+
+
+def test_equal_columns_under_cauchy_priors_reach_a_mode() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=200)
+    t = (rng.random(200) < expit(6 * x)) * 1.0
+    columns, prior = np.stack([x, x], axis=1), CoefficientPrior(0.0, 1.0, 1.0)
+    problem = Regression(columns, t, np.ones(200), 0.0, 0.0, None, prior, prior)
+
+    def loss(beta: np.ndarray) -> float:
+        line = beta[0] + columns @ beta[1:]
+        return np.sum(np.logaddexp(0, line) - t * line) - stats.cauchy.logpdf(beta).sum()
+
+    fit = fit_single(problem)
+    best = min(optimize.minimize(loss, start).fun for start in ([0, 5, 0], [0, 0, 5], [0, 2, 2.1]))
+    assert fit.status == Status.CONVERGED
+    assert fit.value == pytest.approx(best, abs=1e-6)
+    # The classes are exchangeable.
+    other = fit_single(problem._replace(targets=1 - t))
+    np.testing.assert_allclose(other.x, -fit.x, rtol=1e-5)
+
+
 @pytest.mark.slow
 def test_a_cauchy_prior_tames_separable_data() -> None:
     x = np.array([[-2.0], [-1.0], [1.0], [2.0]])

@@ -137,3 +137,33 @@ def test_a_poor_approximation_of_more_than_a_hundred_coefficients_warns() -> Non
     x = rng.normal(size=(40_000, 120))
     model.fit(x, rng.random(40_000) < expit(x[:, 0]))  # normal: no warning
     assert model.posterior_.ess.min() == 1000
+
+
+@pytest.mark.parametrize("repeats", [1, 10_000, 1_000_000])
+def test_separable_labels_of_many_rows_leave_heavy_tails(repeats: int) -> None:
+    x = np.r_[np.linspace(-2, -0.5, 8), np.linspace(0.5, 2, 8)]
+    model = bc.LogisticRegression(
+        coef_prior="cauchy", inference="laplace", num_samples=4000, random_state=0
+    ).fit(x[:, None], x > 0, np.full(16, float(repeats)))
+    # Integrate over the logarithm of the slope, and over the point at which the log odds are zero.
+    z = x / (2 * x.std())
+    grid = np.linspace(-17, 17, 401)[:, None]
+    slope, zero = np.exp(np.linspace(0, 16, 800)), 1e-7 * np.sinh(grid)
+    log_density = np.log(np.cosh(grid)) + 2 * np.log(slope) - np.log1p((slope / 2.5) ** 2)
+    log_density = log_density - np.log1p((slope * zero / 10) ** 2)
+    for row in z:
+        log_density = log_density - repeats * np.logaddexp(0, -np.sign(row) * slope * (row - zero))
+    below = np.cumsum(np.exp(log_density - log_density.max()).sum(axis=0))
+    draws = model.state_["theta_draws"].reshape(-1, 2)[:, 1] * 2 * x.std()
+    for level in (0.25, 0.5, 0.75):
+        quantile = np.interp(level, below / below[-1], slope)
+        # Four standard errors at the effective size.
+        error = 4 * np.sqrt(level * (1 - level) / model.posterior_.ess.min())
+        assert abs(np.mean(draws < quantile) - level) < error
+
+
+def test_separable_labels_of_too_many_different_rows_warn() -> None:
+    x = np.sort(np.random.default_rng(0).normal(size=120_000))
+    model = bc.LogisticRegression(coef_prior="cauchy", inference="laplace", random_state=0)
+    with pytest.warns(bc.SamplingWarning, match="effective sample size 1\\)"):
+        model.fit(x[:, None], x > 0.5)

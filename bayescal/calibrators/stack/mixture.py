@@ -14,7 +14,7 @@ from bayescal._core.numerics import log_softmax, softmax
 from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.multiclass.scale import LOG_SCALE, differences
 from bayescal.regression.binary.posterior import sample_whitened, triangle
-from bayescal.regression.draws import Draws, tempered_draws
+from bayescal.regression.draws import Draws, density_type, tempered_draws
 from bayescal.regression.model import Values
 from bayescal.regression.numpyro_models import Model, as_model
 
@@ -216,13 +216,14 @@ def sample_mixture(
     hessian = (np.stack(ends[::2]) - np.stack(ends[1::2])) / (2 * _STEP)
     factor = triangle((hessian + hessian.T) / 2)
     if inference == "laplace":
-        # Single precision suffices for probabilities.
-        narrow, same = np.maximum(below, -1e30).astype(np.float32), same.astype(np.float32)
-        label_logs, ones = narrow[rows, y], np.ones(below.shape[1], np.float32)
+        # Single precision suffices for probabilities, unless the weights are large.
+        dtype = density_type(data[3].sum())
+        narrow, same = np.maximum(below, -1e30).astype(dtype), same.astype(dtype)
+        label_logs, ones = narrow[rows, y], np.ones(below.shape[1], dtype)
 
         def log_density(u: Float[np.ndarray, "draws 3"]) -> Float[np.ndarray, " draws"]:
             theta = _constrain(u)
-            s, scaled, rest, uniform = theta.T[:, :, None].astype(np.float32)
+            s, scaled, rest, uniform = theta.T[:, :, None].astype(dtype)
             total = np.exp(s[:, :, None] * narrow) @ ones
             mixed = scaled * (np.exp(s * label_logs) / total) + rest * same + uniform / len(ones)
             prior = np.log(theta[:, 1:]).sum(axis=1) - 0.5 * (u[:, 0] / LOG_SCALE) ** 2

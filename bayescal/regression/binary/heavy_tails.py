@@ -13,7 +13,7 @@ import numpy as np
 
 from bayescal._core.shapes import Bool, Float
 from bayescal.regression.binary.objective import CoefficientPrior
-from bayescal.regression.draws import effective_sizes, resample
+from bayescal.regression.draws import density_type, effective_sizes, resample
 
 #: Largest absolute coordinate, so that no square overflows; the prior's mass beyond is 1e-137.
 _MAX_COORDINATE = 25.0
@@ -37,7 +37,8 @@ class LogisticLikelihood(NamedTuple):
     ) -> tuple[Float[np.ndarray, " draws"], Float[np.ndarray, "draws parameters"]]:
         """Compute log likelihoods and their gradients."""
         value, gradient = np.empty(len(theta)), np.empty_like(theta)
-        columns, weights = self.columns.astype(np.float32), self.weights.astype(np.float32)
+        narrow = density_type(self.weights.sum())
+        columns, weights = self.columns.astype(narrow), self.weights.astype(narrow)
         linear = self.linear - self.columns @ self.weights / 2
         block = max(1, _BLOCK // len(weights))
         for start in range(0, len(theta), block):
@@ -45,11 +46,12 @@ class LogisticLikelihood(NamedTuple):
             line = theta[part] @ self.columns
             size = np.abs(line)
             # softplus(x) = (x + |x|) / 2 + log(1 + exp(-|x|)): the last term, and gradients, need
-            # only single precision. Subtract what rounding may have added if lines are huge.
-            small = np.exp(-size.astype(np.float32))
+            # only single precision, unless weights are large. Subtract what rounding may have added
+            # if lines are huge.
+            small = np.exp(-size.astype(narrow))
             total = (0.5 + 1e-12) * (size @ self.weights)
             value[part] = theta[part] @ linear - total - np.log1p(small) @ weights
-            half = np.copysign((0.5 - 0.5 * small) / (1 + small), line.astype(np.float32))
+            half = np.copysign((0.5 - 0.5 * small) / (1 + small), line.astype(narrow))
             gradient[part] = linear - (half * weights) @ columns.T
         return value, gradient
 

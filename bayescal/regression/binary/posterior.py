@@ -32,7 +32,7 @@ from bayescal.regression.binary.objective import (
     Terms,
     cross_entropy_on_host,
 )
-from bayescal.regression.draws import Draws, tempered_draws
+from bayescal.regression.draws import Draws, density_type, tempered_draws
 from bayescal.regression.model import Sites, log_odds_sites, potential
 
 #: Arrays by their axes.
@@ -79,8 +79,19 @@ class Sums(NamedTuple):
         return jnp.sum(self.weights * _softplus(theta @ self.columns)) - theta @ self.linear
 
 
-def find_mode(target: Target) -> tuple[Minimum[np.ndarray], Matrix]:
-    """Find the mode of u, and the Hessian of the negative log posterior there."""
+class Kinked(NamedTuple):
+    """The mode under a prior with a kink at zero, and the inverse variance of that prior."""
+
+    mode: Minimum[np.ndarray]
+    precision: float
+
+
+def find_mode(target: Target, kinked: Kinked | None = None) -> tuple[Minimum[np.ndarray], Matrix]:
+    """Find the mode of u, unless it is given, and the negative log posterior's Hessian there.
+
+    A parameter at the kink of its prior has no second derivative; it gets the curvature of a normal
+    prior with the same variance.
+    """
     positive = target.positive > 0
 
     def objective(u: Theta) -> QuadraticModel[np.ndarray]:
@@ -97,6 +108,11 @@ def find_mode(target: Target) -> tuple[Minimum[np.ndarray], Matrix]:
 
     columns, weights = target.design.columns, target.design.weights
     with np.errstate(all="ignore"):
+        if kinked is not None:
+            x = kinked.mode.x
+            at_kink = (x == 0) & (np.asarray(target.distributed) > 0)
+            curvature = np.where(at_kink, kinked.precision, 0.0)
+            return kinked.mode, objective(x).hessian + np.diag(curvature)
         minimum = newton_on_host(
             objective,
             np.asarray(target.prior.center, float),
@@ -145,14 +161,20 @@ def triangle(hessian: Matrix) -> Matrix:
 
 
 def sample(
-    target: Target, inference: str, num_samples: int, seed: int, scored: ScoreColumns | None = None
+    target: Target,
+    inference: str,
+    num_samples: int,
+    seed: int,
+    scored: ScoreColumns | None = None,
+    kinked: Kinked | None = None,
 ) -> Draws:
     """Draw around the mode of u: by :func:`tempered_draws` for "laplace", else by NUTS.
 
     If the columns are functions of scores (``scored``), sums over rows are replaced by sums over
-    nodes as long as these are accurate.
+    nodes as long as these are accurate. Newton's method cannot find a mode at a kink, which is
+    therefore given (``kinked``).
     """
-    mode, hessian = find_mode(target)
+    mode, hessian = find_mode(target, kinked)
     factor, status = triangle(hessian), int(mode.status)
     sums = _sums(target, mode.x, factor, scored)
 
@@ -295,11 +317,12 @@ def _softplus_sums(
 def _log_likelihoods(
     sums: Sums, thetas: Float[np.ndarray, "draws parameters"]
 ) -> Float[np.ndarray, " draws"]:
-    """Compute log likelihoods, with errors below 1e-7 of the weights."""
+    """Compute log likelihoods, with errors below 1e-7 of the weights, or of 1e5 if that is less."""
     columns, weights, linear = sums
     size = np.abs(thetas @ columns)
-    # softplus(x) = (x + |x|) / 2 + log(1 + exp(-|x|)): the last term needs only single precision.
-    small = np.exp(-size.astype(np.float32))
+    # softplus(x) = (x + |x|) / 2 + log(1 + exp(-|x|)): the last term needs only single precision,
+    # unless the weights are large.
+    small = np.exp(-size.astype(density_type(np.sum(weights))))
     total = size @ weights
     # Subtract what rounding may have added, which matters only if lines are huge.
     value = thetas @ (linear - columns @ weights / 2) - total / 2 - 1e-12 * total

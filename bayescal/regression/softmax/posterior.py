@@ -12,7 +12,7 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.minimization.newton_cg import conjugate_gradients
 from bayescal._core.shapes import Float
 from bayescal.regression.binary.posterior import sample_whitened, triangle
-from bayescal.regression.draws import Draws, one_chain, tempered_draws
+from bayescal.regression.draws import Draws, density_type, one_chain, tempered_draws
 from bayescal.regression.model import Sites, potential, softmax_sites
 from bayescal.regression.softmax.fit import MAX_PRODUCTS, Prepared, fit_on_host
 from bayescal.regression.softmax.objective import (
@@ -122,13 +122,15 @@ def _log_density(
     penalty: Float[np.ndarray, " parameters"],
     theta: Float[np.ndarray, "draws parameters"],
 ) -> Float[np.ndarray, " draws"]:
-    """Compute log posteriors, with errors below 1e-6 of the weights."""
+    """Compute log posteriors, with errors below 1e-6 of the weights, or of 1e5 if that is less."""
     logits = logit_update(design, theta)
     logits += design.offset
     logits -= logits.max(axis=2, keepdims=True)
     label_logits = logits[:, np.arange(len(design.y)), design.y]
-    # No logit is above zero, so single precision suffices for sums of exponentials.
-    total = np.exp(logits.astype(np.float32)) @ np.ones(design.sizes[0], np.float32)
+    # No logit is above zero, so single precision suffices for sums of exponentials, unless the
+    # weights are large.
+    narrow = density_type(design.weights.sum())
+    total = np.exp(logits.astype(narrow)) @ np.ones(design.sizes[0], narrow)
     return (label_logits - np.log(total)) @ design.weights - 0.5 * theta**2 @ penalty
 
 

@@ -31,17 +31,18 @@ class Box(NamedTuple):
 
     A box has ends (d,) in coordinates u. With its shear (d, d), which straightens the posterior,
     and its stretch w (d,), which widens the neighborhood of the peak, the coordinates of the priors
-    are t = peak + shear (w sinh((u - peak) / w)); w is infinite without a stretch. Its rule has
-    ``order`` nodes for each parameter. ``evidence`` is the log evidence, followed by that with one
-    more observation of each class (1 + classes,); ``gap`` are the relative differences from the
-    next coarser rule; ``error`` is the estimated largest relative error.
+    are t = peak + shear (w sinh((u - peak) / w)); w is infinite without a stretch, and None if no
+    data set has one, so that less is compiled. Its rule has ``order`` nodes for each parameter.
+    ``evidence`` is the log evidence, followed by that with one more observation of each class
+    (1 + classes,); ``gap`` are the relative differences from the next coarser rule; ``error`` is
+    the estimated largest relative error.
     """
 
     low: Float[jax.Array, "*boxes parameters"]
     high: Float[jax.Array, "*boxes parameters"]
     peak: Float[jax.Array, "*boxes parameters"]
     shear: Float[jax.Array, "*boxes parameters parameters"]
-    stretch: Float[jax.Array, "*boxes parameters"]
+    stretch: Float[jax.Array, "*boxes parameters"] | None
     order: Int[jax.Array, " *boxes"]
     evidence: Float[jax.Array, "*boxes evidences"]
     gap: Float[jax.Array, "*boxes gaps"]
@@ -80,7 +81,7 @@ def unsheared(
     prior: Prior,
     peak: Float[jax.Array, " parameters"],
     shear: Float[jax.Array, "parameters parameters"],
-    stretch: Float[jax.Array, " parameters"],
+    stretch: Float[jax.Array, " parameters"] | None,
     u: Float[jax.Array, " parameters"],
 ) -> tuple[Params, Float[jax.Array, ""], Float[jax.Array, ""]]:
     """Compute parameters, log prior density and log Jacobian at coordinates ``u`` of a box.
@@ -89,13 +90,14 @@ def unsheared(
     """
     inside, kept, log_jacobian = jnp.ones((), bool), [], jnp.zeros(())
     # Scalar arithmetic: matrix products and sums of rows compile to several times as much.
-    away = []
-    for j in range(u.shape[0]):
-        wide = jnp.isinf(stretch[j])
-        scale = jnp.where(wide, 1, stretch[j])
-        sinh, log_cosh = hyperbolic(jnp.where(wide, 0, (u[j] - peak[j]) / scale))
-        away.append(jnp.where(wide, u[j] - peak[j], scale * sinh))
-        log_jacobian = log_jacobian + log_cosh
+    away = [u[j] - peak[j] for j in range(u.shape[0])]
+    if stretch is not None:
+        for j in range(u.shape[0]):
+            wide = jnp.isinf(stretch[j])
+            scale = jnp.where(wide, 1, stretch[j])
+            sinh, log_cosh = hyperbolic(jnp.where(wide, 0, away[j] / scale))
+            away[j] = jnp.where(wide, away[j], scale * sinh)
+            log_jacobian = log_jacobian + log_cosh
     for i, (low, high) in enumerate(zip(*ranges(prior), strict=True)):
         t = peak[i] + sum(shear[i, j] * away[j] for j in range(u.shape[0]))
         inside &= (t >= low) & (t <= high)
@@ -118,7 +120,7 @@ def log_target(
     origin: jax.Array,
     peak: Float[jax.Array, " parameters"],
     shear: Float[jax.Array, "parameters parameters"],
-    stretch: Float[jax.Array, " parameters"],
+    stretch: Float[jax.Array, " parameters"] | None,
     jacobian: bool = True,
 ) -> LogDensity:
     """Return the function u -> log of prior times likelihood, as a density of u by default."""
@@ -210,8 +212,9 @@ def open_ends(prior: Prior, box: Box, m: int) -> Bool[jax.Array, " nodes"]:
     """Mark the outermost nodes (m**d,) of the box, except those at the ends of a support."""
     d = box.low.shape[0]
     outermost = jnp.zeros((m,) * d, bool)
-    supports = (jnp.asarray(end, box.low.dtype) for end in ranges(prior))
-    first, last = (stretched(end, box.peak, box.stretch) for end in supports)
+    first, last = (jnp.asarray(end, box.low.dtype) for end in ranges(prior))
+    if box.stretch is not None:
+        first, last = (stretched(end, box.peak, box.stretch) for end in (first, last))
     for i, ends in enumerate(zip(*ranges(prior), strict=True)):
         index = jnp.arange(m).reshape([m if j == i else 1 for j in range(d)])
         hard, close = ends == UNIT_RANGE, 1e-12 * (last[i] - first[i])

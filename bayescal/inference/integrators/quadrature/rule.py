@@ -129,6 +129,8 @@ class Quadrature(Integrator[Box]):
     ) -> Box:
         """Search again for the boxes whose errors exceed ``most``."""
         prior, sums, origin = problem[:3]
+        if search == "stretched" and (np.asarray(boxes.error) > most).any():
+            boxes = boxes._replace(stretch=jnp.full_like(boxes.low, jnp.inf))
 
         def again(priors: Prior | None, sums: jax.Array, _: Box) -> Box:
             given = prior if priors is None else priors
@@ -158,26 +160,27 @@ class Quadrature(Integrator[Box]):
         low, high = (jnp.asarray(end, sums.dtype) for end in ranges(prior))
         if low.size == 0:
             none, zero = jnp.zeros(0), jnp.zeros(())
-            shape = none, jnp.zeros((0, 0)), none
-            evidence = log_target(prior, sums, origin, *shape)(none)[None]
-            return Box(low, high, *shape, jnp.ones((), int), evidence, none, zero)
+            shape = none, jnp.zeros((0, 0))
+            evidence = log_target(prior, sums, origin, *shape, None)(none)[None]
+            return Box(low, high, *shape, None, jnp.ones((), int), evidence, none, zero)
         none, unit = jnp.zeros_like(low), jnp.eye(low.size, dtype=low.dtype)
-        wide = jnp.full_like(low, jnp.inf)
-        plain = log_target(prior, sums, origin, none, unit, wide)
+        plain = log_target(prior, sums, origin, none, unit, None)
         if search in ("quick", "checked"):
             left, right, peak = track_box(plain, low, high)
-            box, top = self._compared(prior, sums, origin, left, right, peak, unit, wide)
+            box, top = self._compared(prior, sums, origin, left, right, peak, unit, None)
             if search == "quick" or low.size == 1:
                 return box
             height = find_peak(plain, low, high)[1]
             return box._replace(error=jnp.where(height > top + _MISSED, jnp.inf, box.error))
         peak, height, shear, scale, *start = find_peak(plain, low, high)
-        stretch = wide if search == "thorough" else _STRETCH * scale
+        stretch = _STRETCH * scale if search == "stretched" else None
 
         def window(shear: Float[jax.Array, "parameters parameters"]) -> Window:
             target = log_target(prior, sums, origin, peak, shear, stretch)
-            first, last, *ends = (stretched(end, peak, stretch) for end in (low, high, *start))
-            return find_window(target, first, last, peak, height, (ends[0], ends[1]))
+            ends = [low, high, *start]
+            if stretch is not None:
+                ends = [stretched(end, peak, stretch) for end in ends]
+            return find_window(target, ends[0], ends[1], peak, height, (ends[2], ends[3]))
 
         if low.size == 1:
             shear, found = unit, window(unit)
@@ -195,15 +198,18 @@ class Quadrature(Integrator[Box]):
         prior: Prior,
         sums: Float[jax.Array, "classes features"],
         origin: jax.Array,
-        *where: jax.Array,
+        low: Float[jax.Array, " parameters"],
+        high: Float[jax.Array, " parameters"],
+        peak: Float[jax.Array, " parameters"],
+        shear: Float[jax.Array, "parameters parameters"],
+        stretch: Float[jax.Array, " parameters"] | None,
     ) -> tuple[Box, Float[jax.Array, ""]]:
-        """Make the box with ends, peak, shear and stretch ``where``, and compare rules on it.
+        """Make the box with these ends, peak, shear and stretch, and compare rules on it.
 
         Returns also the largest log density at the nodes of the finest rule.
         """
-        low, high, peak, shear, stretch = where
-        order = jnp.asarray(_COMPARED[-1])
-        box = Box(low, high, peak, shear, stretch, order, jnp.zeros(0), jnp.zeros(0), jnp.zeros(()))
+        order, unknown = jnp.asarray(_COMPARED[-1]), (jnp.zeros(0), jnp.zeros(0), jnp.zeros(()))
+        box = Box(low, high, peak, shear, stretch, order, *unknown)
         (least, first, second), closed, top = find_evidence(prior, sums, origin, box, _COMPARED)
         gap = relative_gap(first, second)
         error = estimate_error(gap, relative_gap(least, first), closed)
@@ -303,7 +309,7 @@ def _improve_rough(
     new = jax.tree.map(np.asarray, step(*jax.device_put(arrays)))
     for i, row in enumerate(rough):
         if new.error[i] < old.error[row]:
-            for old_leaf, new_leaf in zip(old, new, strict=True):
+            for old_leaf, new_leaf in zip(*map(jax.tree.leaves, (old, new)), strict=True):
                 old_leaf[row] = new_leaf[i]
     return jax.device_put(old)
 

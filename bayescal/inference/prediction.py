@@ -127,11 +127,11 @@ class Prediction:
         """Monte Carlo standard error of ``probs``; NaN for ``map``, zeros for closed forms.
 
         For quadrature it is the difference from a coarser rule, plus the errors of rounding (also
-        to the type of ``probs``) and of the ends of the integration box. If the rule has not
-        converged, it is five times the difference, and at least the ``quadrature_error``. Far from
-        the data, where few draws determine a class's density, it bounds the error of the
-        probabilities, up to 1. It is computed on first access in O(draws * points), at nodes if
-        there are many points.
+        to the type of ``probs``) and of the ends of the integration box. Differences above 1e-6,
+        and all if the rule has not converged, count five times; then the error is at least the
+        ``quadrature_error``. Far from the data, where few draws determine a class's density, it
+        bounds the error of the probabilities, up to 1. It is computed on first access in
+        O(draws * points), at nodes if there are many points.
         """
         error = self._error()
         if self.posterior.integrator == "quadrature":
@@ -159,15 +159,17 @@ class Prediction:
         error = _of_rough_rule(error, log_odds, np.asarray(post.quadrature_error))
         if self.method != "predictive":
             return error
-        nats = self._nats
-        if nats is None:
-            with float64():
-                nats = left_out(post.setup, post.problem, self._points)
-            nats = nats[: len(post.data.x), : self._points.shape[1]]
-        nats = post.layout.shaped(np.broadcast_to(nats, (len(post.data.x), *nats.shape[1:])))
-        nats = nats if self._binary else nats[..., None]
-        # The rule on the common box gives no error for points integrated in separate boxes.
-        error = np.where(nats > CLOSE, 0, error)
+        count, m = len(post.data.x), self._points.shape[1]
+        with float64():
+            ends = left_out(post.setup, post.problem, self._points)
+        ends = np.broadcast_to(ends[:count, :m], (count, m))
+        nats = ends if self._nats is None else np.broadcast_to(self._nats, (count, m))
+        # The rule on the common box says nothing about points integrated in separate boxes.
+        separate = (ends > CLOSE) & (nats != ends)
+        nats, separate = (post.layout.shaped(values) for values in (nats, separate))
+        if not self._binary:
+            nats, separate = nats[..., None], separate[..., None]
+        error = np.where(separate, 0, error)
         return np.fmax(error, shift(log_odds, nats))
 
     def interval(self, level: float = 0.9) -> tuple[np.ndarray | jax.Array, np.ndarray | jax.Array]:
@@ -407,7 +409,7 @@ class Prediction:
 
 
 def _of_rough_rule(error: np.ndarray, log_odds: np.ndarray, of_rule: np.ndarray) -> np.ndarray:
-    """Enlarge the differences from a coarser rule where the rule, by ``of_rule``, is inaccurate.
+    """Enlarge the differences from a coarser rule where these, or ``of_rule``, are large.
 
     The slowest error is inversely proportional to the number of nodes. It is five times its
     difference from that of a rule with five sixths of the nodes.
@@ -416,8 +418,9 @@ def _of_rough_rule(error: np.ndarray, log_odds: np.ndarray, of_rule: np.ndarray)
     with np.errstate(divide="ignore"):
         nats = np.broadcast_to(-2 * np.log1p(-of_rule), error.shape)
     most = shift(log_odds, np.full(error.shape, np.inf))
-    enlarged = np.fmax(np.minimum(5 * error, most), shift(log_odds, nats))
-    return np.where(of_rule >= ROUGH_RULE, enlarged, error)
+    rough = of_rule >= ROUGH_RULE
+    error = np.where(rough | (error >= ROUGH_RULE), np.minimum(5 * error, most), error)
+    return np.where(rough, np.fmax(error, shift(log_odds, nats)), error)
 
 
 def _rounding(probs: Float[np.ndarray, " *points"]) -> Float[np.ndarray, " *points"]:

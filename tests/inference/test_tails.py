@@ -218,3 +218,41 @@ def test_gaps_that_draws_describe_do_not_warn(integrator: str, n: int) -> None:
     prior = bc.GaussianPrior(dist.Normal(-3, 1), dist.Normal(3, 1), dist.Uniform(0.5, 2))
     post = posterior(prior, data, integrator=integrator, num_samples=20_000)
     assert predict(post, np.linspace(-4, 4, 9))[1] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wide0", [False, True])
+def test_priors_far_wider_than_the_posterior(wide0: bool) -> None:
+    """Compare with SciPy's rule over the deviation; given it, the means have closed forms."""
+    x, y = np.array([0.13, -0.13, 0.64, 1.1, 0.46, 1.36]), np.array([0, 0, 0, 1, 1, 1])
+    mean0 = dist.Normal(-1.0, 100.0) if wide0 else 0.2
+    prior = bc.GaussianPrior(mean0, dist.Normal(1.0, 100.0), dist.Gamma(2.0, 2.0))
+    points = np.array([-3.0, 0.0, 3.0, 40.0])
+    u = np.linspace(-8, 8, 20_001)
+    s, norm = np.exp(u), scipy.stats.norm
+
+    def log_marginal(of_class: np.ndarray, mean: float, width: float) -> np.ndarray:
+        n, center = len(of_class), of_class.mean()
+        within = norm.logpdf(of_class[:, None], center, s).sum(0) - norm.logpdf(0, 0, s / n**0.5)
+        return within + norm.logpdf(center, mean, np.sqrt(width**2 + s**2 / n))
+
+    laws = (-1.0, 100.0) if wide0 else (0.2, 0.0), (1.0, 100.0)
+    parts = [x[y == label] for label in (0, 1)]
+    log_prior = scipy.stats.gamma.logpdf(s, 2, scale=0.5) + u
+
+    def log_evidence(*parts: np.ndarray) -> float:
+        logs = log_prior + sum(log_marginal(p, *law) for p, law in zip(parts, laws, strict=True))
+        return scipy.special.logsumexp(logs) + np.log(u[1] - u[0])
+
+    truth = np.array(
+        [
+            log_evidence(parts[0], np.append(parts[1], point))
+            - log_evidence(np.append(parts[0], point), parts[1])
+            for point in points
+        ]
+    )
+    post = posterior(prior, (x, y), integrator="quadrature")
+    assert post.log_evidence == pytest.approx(log_evidence(*parts), abs=1e-8)
+    result = post.predict(points)
+    np.testing.assert_allclose(result.log_odds, truth, rtol=1e-6, atol=1e-7)
+    assert (np.asarray(result.mcse) < 1e-5).all()

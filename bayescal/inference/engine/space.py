@@ -191,7 +191,7 @@ def _base_value(distribution: Distribution, t: jax.Array) -> tuple[jax.Array, ja
         return value, jnp.log(6 * width * t * (1 - t))
     if "real" in type(support).__name__.lower():
         center, scale = _center_and_scale(distribution, t.dtype)
-        sinh, log_cosh = _hyperbolic(t)
+        sinh, log_cosh = hyperbolic(t)
         return center + scale * sinh, jnp.log(scale) + log_cosh
     # A density that is positive at the end of a half line would fall off no faster than exp(t) in
     # the logarithm; in this coordinate every tail is short.
@@ -200,12 +200,12 @@ def _base_value(distribution: Distribution, t: jax.Array) -> tuple[jax.Array, ja
     center, _ = _center_and_scale(distribution, t.dtype)
     reach = sign * (center - end)
     log_reach = jnp.log(jnp.where(reach > 0, reach, 1))
-    sinh, log_cosh = _hyperbolic(t)
+    sinh, log_cosh = hyperbolic(t)
     log_distance = log_reach + sinh
     return end + sign * jnp.exp(log_distance), log_distance + log_cosh
 
 
-def _hyperbolic(t: jax.Array) -> tuple[jax.Array, jax.Array]:
+def hyperbolic(t: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return sinh t and log cosh t to rounding of the larger term, in few instructions."""
     grown = jnp.exp(t)
     shrunk = 1 / grown

@@ -12,7 +12,7 @@ from bayescal._core.execution.structure import cached_by_structure
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import nan_to_minus_inf, normalize_log_weights
 from bayescal._core.shapes import Bool, Float, Int
-from bayescal.inference.engine.space import UNIT_RANGE, line_range, line_value
+from bayescal.inference.engine.space import UNIT_RANGE, hyperbolic, line_range, line_value
 from bayescal.inference.integrators.quadrature.window import LogDensity, at_points
 from bayescal.models import Prior
 from bayescal.models.prior import log_density, walk
@@ -29,17 +29,20 @@ _MAX_UNROLLED = 16
 class Box(NamedTuple):
     """Location of the posterior of one data set in coordinates, and the accuracy of the rule.
 
-    A box has ends (d,) in straightened coordinates u: with its shear (d, d), the coordinates are
-    t = peak + shear (u - peak). Its rule has ``order`` nodes for each parameter. ``evidence`` is
-    the log evidence, followed by that with one more observation of each class (1 + classes,);
-    ``gap`` are the relative differences from the next coarser rule; ``error`` is the estimated
-    largest relative error.
+    A box has ends (d,) in coordinates u. With its shear (d, d), which straightens the posterior,
+    and its stretch w (d,), which widens the neighborhood of the peak, the coordinates of the priors
+    are t = peak + shear (w sinh((u - peak) / w)); w is infinite without a stretch, and None if no
+    data set has one, so that less is compiled. Its rule has ``order`` nodes for each parameter.
+    ``evidence`` is the log evidence, followed by that with one more observation of each class
+    (1 + classes,); ``gap`` are the relative differences from the next coarser rule; ``error`` is
+    the estimated largest relative error.
     """
 
     low: Float[jax.Array, "*boxes parameters"]
     high: Float[jax.Array, "*boxes parameters"]
     peak: Float[jax.Array, "*boxes parameters"]
     shear: Float[jax.Array, "*boxes parameters parameters"]
+    stretch: Float[jax.Array, "*boxes parameters"] | None
     order: Int[jax.Array, " *boxes"]
     evidence: Float[jax.Array, "*boxes evidences"]
     gap: Float[jax.Array, "*boxes gaps"]
@@ -63,23 +66,43 @@ def ranges(prior: Prior) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(e[0] for e in ends), tuple(e[1] for e in ends)
 
 
+def stretched(
+    t: Float[jax.Array, " parameters"],
+    peak: Float[jax.Array, " parameters"],
+    stretch: Float[jax.Array, " parameters"],
+) -> Float[jax.Array, " parameters"]:
+    """Return the coordinates u of a box without shear at the coordinates ``t`` of the priors."""
+    wide = jnp.isinf(stretch)
+    scale = jnp.where(wide, 1, stretch)
+    return jnp.where(wide, t, peak + scale * jnp.arcsinh((t - peak) / scale))
+
+
 def unsheared(
     prior: Prior,
     peak: Float[jax.Array, " parameters"],
     shear: Float[jax.Array, "parameters parameters"],
+    stretch: Float[jax.Array, " parameters"] | None,
     u: Float[jax.Array, " parameters"],
 ) -> tuple[Params, Float[jax.Array, ""], Float[jax.Array, ""]]:
-    """Compute parameters, log prior density and log Jacobian at t = peak + shear (u - peak).
+    """Compute parameters, log prior density and log Jacobian at coordinates ``u`` of a box.
 
     Outside the ranges the density is zero.
     """
-    inside, kept = jnp.ones((), bool), []
+    inside, kept, log_jacobian = jnp.ones((), bool), [], jnp.zeros(())
     # Scalar arithmetic: matrix products and sums of rows compile to several times as much.
+    away = [u[j] - peak[j] for j in range(u.shape[0])]
+    if stretch is not None:
+        for j in range(u.shape[0]):
+            wide = jnp.isinf(stretch[j])
+            scale = jnp.where(wide, 1, stretch[j])
+            sinh, log_cosh = hyperbolic(jnp.where(wide, 0, away[j] / scale))
+            away[j] = jnp.where(wide, away[j], scale * sinh)
+            log_jacobian = log_jacobian + log_cosh
     for i, (low, high) in enumerate(zip(*ranges(prior), strict=True)):
-        t = peak[i] + sum(shear[i, j] * (u[j] - peak[j]) for j in range(u.shape[0]))
+        t = peak[i] + sum(shear[i, j] * away[j] for j in range(u.shape[0]))
         inside &= (t >= low) & (t <= high)
         kept.append(jnp.clip(t, low, high))
-    coordinates, log_jacobian = iter(kept), jnp.zeros(())
+    coordinates = iter(kept)
 
     def choose(name: str, d: Distribution) -> jax.Array:
         nonlocal log_jacobian
@@ -97,12 +120,13 @@ def log_target(
     origin: jax.Array,
     peak: Float[jax.Array, " parameters"],
     shear: Float[jax.Array, "parameters parameters"],
+    stretch: Float[jax.Array, " parameters"] | None,
     jacobian: bool = True,
 ) -> LogDensity:
     """Return the function u -> log of prior times likelihood, as a density of u by default."""
 
     def function(u: Float[jax.Array, " parameters"]) -> Float[jax.Array, ""]:
-        params, log_prior, log_jacobian = unsheared(prior, peak, shear, u)
+        params, log_prior, log_jacobian = unsheared(prior, peak, shear, stretch, u)
         log_lik = _log_likelihood(prior.family.natural(params, origin), sums)
         total = log_prior + log_lik + (log_jacobian if jacobian else 0.0)
         return nan_to_minus_inf(total)
@@ -150,8 +174,11 @@ def find_evidence(
     origin: jax.Array,
     box: Box,
     orders: tuple[int, ...],
-) -> tuple[list[jax.Array], Bool[jax.Array, ""]]:
-    """Compute ``Box.evidence`` by rules of the given orders, and whether the box contains all."""
+) -> tuple[list[jax.Array], Bool[jax.Array, ""], Float[jax.Array, ""]]:
+    """Compute ``Box.evidence`` by rules of the given orders, and whether the box contains all.
+
+    Returns also the largest log density at the nodes of the last rule.
+    """
     nodes, logs = [], []
     for m in orders:
         axes, log_rule = product_rule(box.low, box.high, m)
@@ -163,7 +190,7 @@ def find_evidence(
     more = jnp.where(count > 0, sums / jnp.maximum(count, 1), overall)
 
     def terms_at(u: jax.Array) -> list[jax.Array]:
-        params, log_prior, log_jacobian = unsheared(prior, box.peak, box.shear, u)
+        params, log_prior, log_jacobian = unsheared(prior, box.peak, box.shear, box.stretch, u)
         natural = prior.family.natural(params, origin)
         total = log_prior + log_jacobian + _log_likelihood(natural, sums)
         extra = [_products(natural[y], more[y]) for y in range(more.shape[0])]
@@ -177,18 +204,22 @@ def find_evidence(
         values[:, i:j] + log for (i, j), log in zip(itertools.pairwise(ends), logs, strict=True)
     ]
     closed = _closed(prior, box, parts[-1][0], orders[-1])
-    return [normalize_log_weights(part)[1] for part in parts], closed
+    top = jnp.max(values[0, ends[-2] :])
+    return [normalize_log_weights(part)[1] for part in parts], closed, top
 
 
 def open_ends(prior: Prior, box: Box, m: int) -> Bool[jax.Array, " nodes"]:
     """Mark the outermost nodes (m**d,) of the box, except those at the ends of a support."""
     d = box.low.shape[0]
     outermost = jnp.zeros((m,) * d, bool)
-    for i, (low, high) in enumerate(zip(*ranges(prior), strict=True)):
+    first, last = (jnp.asarray(end, box.low.dtype) for end in ranges(prior))
+    if box.stretch is not None:
+        first, last = (stretched(end, box.peak, box.stretch) for end in (first, last))
+    for i, ends in enumerate(zip(*ranges(prior), strict=True)):
         index = jnp.arange(m).reshape([m if j == i else 1 for j in range(d)])
-        hard = (low, high) == UNIT_RANGE
-        outermost |= (index == 0) & ~(hard & (box.low[i] <= low))
-        outermost |= (index == m - 1) & ~(hard & (box.high[i] >= high))
+        hard, close = ends == UNIT_RANGE, 1e-12 * (last[i] - first[i])
+        outermost |= (index == 0) & ~(hard & (box.low[i] <= first[i] + close))
+        outermost |= (index == m - 1) & ~(hard & (box.high[i] >= last[i] - close))
     return outermost.ravel()
 
 

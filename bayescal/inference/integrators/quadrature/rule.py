@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from bayescal.inference.integrators.quadrature.box import (
     product_rule,
     ranges,
     relative_gap,
+    stretched,
     unsheared,
 )
 from bayescal.inference.integrators.quadrature.track import track_box
@@ -50,6 +51,16 @@ _TOLERANCE = 1e-10
 #: Number of nodes of a rule from which data sets that need fewer nodes get a smaller rule.
 _MAX_COMMON_NODES = 1 << 16
 
+#: Distance from the peak, in steps that cost a nat, from which stretched coordinates grow wide.
+_STRETCH = 4.0
+#: A peak this many nats above all nodes of a rule lies between them, or outside the box.
+_MISSED = 3.0
+#: Errors above which points far from the data are searched again, and coordinates are stretched.
+_ROUGH, _FAILED = 1e-6, 1e-4
+
+#: A quick search, one that checks whether it missed the peak, which compiles to twice as much, a
+#: thorough one, or a thorough one in stretched coordinates.
+Search: TypeAlias = Literal["quick", "checked", "thorough", "stretched"]
 #: A function of a prior per data set (or None), of sums and of boxes, which returns better boxes.
 _Step: TypeAlias = Callable[[Prior | None, jax.Array, Box], Box]
 
@@ -89,29 +100,43 @@ class Quadrature(Integrator[Box]):
     def prepare(self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool) -> Box:
         prior, sums, origin = problem[:3]
 
-        def improve(step: _Step, boxes: Box) -> Box:
-            return _improve_rough(step, prior if stacked else None, sums, boxes)
-
-        def search(quick: bool, priors: Prior | None, sums: jax.Array, boxes: Box | None) -> Box:
-            given = prior if priors is None else priors
-            return _find_boxes(self, given, sums, origin, stacked, quick)
-
         def refine(order: int, priors: Prior | None, sums: jax.Array, boxes: Box) -> Box:
             given = prior if priors is None else priors
             return _refine(given, sums, origin, boxes, order, stacked)
 
         # The quick search compiles and runs in a fraction of the time of the thorough search, which
         # straightens correlated parameters. That one follows if more nodes do not bring
-        # convergence.
-        boxes = search(True, prior, sums, None)
+        # convergence, and stretched coordinates follow if it fails: they help if the posterior is
+        # far wider elsewhere than at its peak.
+        boxes = _find_boxes(self, prior, sums, origin, stacked, "quick")
         if boxes.low.shape[-1] == 0:
             return boxes
         first, *more = _MORE[boxes.low.shape[-1]]
-        boxes = improve(partial(refine, first), boxes)
-        boxes = improve(partial(search, False), boxes)
+        priors = prior if stacked else None
+        boxes = _improve_rough(partial(refine, first), priors, sums, boxes)
+        boxes = self._search_again(problem, stacked, boxes, "thorough", _TOLERANCE)
         for order in more:
-            boxes = improve(partial(refine, order), boxes)
+            boxes = _improve_rough(partial(refine, order), priors, sums, boxes)
+        if (np.asarray(boxes.error) <= _FAILED).all():
+            return boxes
+        boxes = self._search_again(problem, stacked, boxes, "stretched", _FAILED)
+        for order in (first, *more):
+            boxes = _improve_rough(partial(refine, order), priors, sums, boxes)
         return boxes
+
+    def _search_again(
+        self, problem: Problem[Box], stacked: bool, boxes: Box, search: Search, most: float
+    ) -> Box:
+        """Search again for the boxes whose errors exceed ``most``."""
+        prior, sums, origin = problem[:3]
+        if search == "stretched" and (np.asarray(boxes.error) > most).any():
+            boxes = boxes._replace(stretch=jnp.full_like(boxes.low, jnp.inf))
+
+        def again(priors: Prior | None, sums: jax.Array, _: Box) -> Box:
+            given = prior if priors is None else priors
+            return _find_boxes(self, given, sums, origin, stacked, search)
+
+        return _improve_rough(again, prior if stacked else None, sums, boxes, most)
 
     def realized_size(self, state: Box, num_samples: int) -> int:
         """Return the number of nodes for each parameter that this batch needs."""
@@ -126,58 +151,80 @@ class Quadrature(Integrator[Box]):
         prior: Prior,
         sums: Float[jax.Array, "classes features"],
         origin: jax.Array,
-        quick: bool,
+        search: Search,
     ) -> Box:
-        """Locate the posterior of one data set and compare rules on its box."""
+        """Locate the posterior of one data set and compare rules on its box.
+
+        The error is infinite if the checked search missed the peak.
+        """
         low, high = (jnp.asarray(end, sums.dtype) for end in ranges(prior))
         if low.size == 0:
             none, zero = jnp.zeros(0), jnp.zeros(())
-            evidence = log_target(prior, sums, origin, none, jnp.zeros((0, 0)))(none)[None]
-            return Box(low, high, none, jnp.zeros((0, 0)), jnp.ones((), int), evidence, none, zero)
+            shape = none, jnp.zeros((0, 0))
+            evidence = log_target(prior, sums, origin, *shape, None)(none)[None]
+            return Box(low, high, *shape, None, jnp.ones((), int), evidence, none, zero)
         none, unit = jnp.zeros_like(low), jnp.eye(low.size, dtype=low.dtype)
-        plain = log_target(prior, sums, origin, none, unit)
-        if quick:
+        plain = log_target(prior, sums, origin, none, unit, None)
+        if search in ("quick", "checked"):
             left, right, peak = track_box(plain, low, high)
-            return self._compared(prior, sums, origin, left, right, peak, unit)
-        peak, height, shear, *start = find_peak(plain, low, high)
+            box, top = self._compared(prior, sums, origin, left, right, peak, unit, None)
+            if search == "quick" or low.size == 1:
+                return box
+            height = find_peak(plain, low, high)[1]
+            return box._replace(error=jnp.where(height > top + _MISSED, jnp.inf, box.error))
+        peak, height, shear, scale, *start = find_peak(plain, low, high)
+        stretch = _STRETCH * scale if search == "stretched" else None
 
         def window(shear: Float[jax.Array, "parameters parameters"]) -> Window:
-            target = log_target(prior, sums, origin, peak, shear)
-            return find_window(target, low, high, peak, height, (start[0], start[1]))
+            target = log_target(prior, sums, origin, peak, shear, stretch)
+            ends = [low, high, *start]
+            if stretch is not None:
+                ends = [stretched(end, peak, stretch) for end in ends]
+            return find_window(target, ends[0], ends[1], peak, height, (ends[2], ends[3]))
 
         if low.size == 1:
-            shear, window_found = unit, window(unit)
+            shear, found = unit, window(unit)
         else:
             # Straightening helps if parameters are correlated, and harms at the ends of supports.
             both = jax.vmap(window)(jnp.stack([unit, shear]))
             better = _second_is_better(both)
             shear = jnp.where(better, shear, unit)
-            window_found = jax.tree.map(lambda leaf: jnp.where(better, leaf[1], leaf[0]), both)
-        return self._compared(prior, sums, origin, window_found.low, window_found.high, peak, shear)
+            found = jax.tree.map(lambda leaf: jnp.where(better, leaf[1], leaf[0]), both)
+        where = found.low, found.high, peak, shear, stretch
+        return self._compared(prior, sums, origin, *where)[0]
 
     @staticmethod
     def _compared(
         prior: Prior,
         sums: Float[jax.Array, "classes features"],
         origin: jax.Array,
-        *where: jax.Array,
-    ) -> Box:
-        """Make the box with low, high, peak and shear ``where``, and compare the rules on it."""
-        low, high, peak, shear = where
-        order = jnp.asarray(_COMPARED[-1])
-        box = Box(low, high, peak, shear, order, jnp.zeros(0), jnp.zeros(0), jnp.zeros(()))
-        (least, first, second), closed = find_evidence(prior, sums, origin, box, _COMPARED)
+        low: Float[jax.Array, " parameters"],
+        high: Float[jax.Array, " parameters"],
+        peak: Float[jax.Array, " parameters"],
+        shear: Float[jax.Array, "parameters parameters"],
+        stretch: Float[jax.Array, " parameters"] | None,
+    ) -> tuple[Box, Float[jax.Array, ""]]:
+        """Make the box with these ends, peak, shear and stretch, and compare rules on it.
+
+        Returns also the largest log density at the nodes of the finest rule.
+        """
+        order, unknown = jnp.asarray(_COMPARED[-1]), (jnp.zeros(0), jnp.zeros(0), jnp.zeros(()))
+        box = Box(low, high, peak, shear, stretch, order, *unknown)
+        (least, first, second), closed, top = find_evidence(prior, sums, origin, box, _COMPARED)
         gap = relative_gap(first, second)
-        return box._replace(
-            evidence=second, gap=gap, error=estimate_error(gap, relative_gap(least, first), closed)
-        )
+        error = estimate_error(gap, relative_gap(least, first), closed)
+        return box._replace(evidence=second, gap=gap, error=error), top
 
     def reported(self, state: Box) -> tuple[PerSet, PerSet]:
         return np.asarray(state.evidence)[:, 0], np.asarray(state.error)
 
     def find(self, problem: Problem[Box], stacked: bool) -> tuple[PerSet, PerSet]:
-        """Compute log evidences (batch,) and their errors, using only the quick search."""
-        return self.reported(_find_boxes(self, *problem[:3], stacked, True))
+        """Compute log evidences (batch,) and their errors; search quickly where that suffices."""
+        boxes = _find_boxes(self, *problem[:3], stacked, "checked")
+        if boxes.low.shape[-1]:
+            boxes = self._search_again(problem, stacked, boxes, "thorough", _ROUGH)
+            boxes = self._search_again(problem, stacked, boxes, "stretched", _ROUGH)
+        return self.reported(boxes)
 
     def outermost(self, problem: Problem[Box], num_samples: int) -> Bool[jax.Array, " nodes"]:
         """Mark the nodes at an end of the box beyond which the support continues."""
@@ -195,7 +242,7 @@ class Quadrature(Integrator[Box]):
             )
         axes, log_rule = product_rule(state.low, state.high, num_samples)
         columns = [column.ravel() for column in jnp.meshgrid(*axes, indexing="ij")]
-        density = partial(unsheared, prior, *state[2:4])
+        density = partial(unsheared, prior, *state[2:5])
         params, log_prior, log_jacobian = at_points(density, columns)
         return WeightedDraws(params, log_prior, log_prior + log_jacobian + log_rule.ravel())
 
@@ -204,9 +251,11 @@ class Quadrature(Integrator[Box]):
         (prior, sums, origin), state = problem[:3], problem.state
         if state.low.size == 0:
             return walk(prior, lambda name, d: jnp.zeros(()))[0]
-        target = log_target(prior, sums, origin, state.peak, state.shear, jacobian=False)
+        target = log_target(
+            prior, sums, origin, state.peak, state.shear, state.stretch, jacobian=False
+        )
         best = maximize(target, state.low, state.high)
-        return unsheared(prior, state.peak, state.shear, best)[0]
+        return unsheared(prior, state.peak, state.shear, state.stretch, best)[0]
 
     def posterior_draws(
         self, problem: Problem[Box], key: jax.Array, num_samples: int
@@ -221,7 +270,7 @@ class Quadrature(Integrator[Box]):
             return WeightedDraws(params, jnp.zeros(num_samples), equal_base(num_samples))
         m = _COMPARED[-1]
         axes, log_rule = product_rule(state.low, state.high, m)
-        target = log_target(prior, sums, origin, state.peak, state.shear)
+        target = log_target(prior, sums, origin, state.peak, state.shear, state.stretch)
         values = grid_values(target, axes)
         log_mass, _ = normalize_log_weights((values + log_rule).ravel())
         # Spreading a tenth of the mass evenly over the cells keeps the weights bounded.
@@ -235,20 +284,22 @@ class Quadrature(Integrator[Box]):
         left = jnp.cumsum(weights) - weights
         jitter = jax.random.uniform(inside, index.shape, state.low.dtype)
         t = state.low + (state.high - state.low) * (left[index] + weights[index] * jitter)
-        density = partial(unsheared, prior, *state[2:4])
+        density = partial(unsheared, prior, *state[2:5])
         params, log_prior, log_jacobian = at_points(density, list(t.T))
         log_volume = log_rule.ravel()[chosen]
         log_base = log_prior + log_jacobian - (log_mass[chosen] - log_volume)
         return WeightedDraws(params, log_prior, log_base - jnp.log(float(num_samples)))
 
 
-def _improve_rough(step: _Step, prior: Prior | None, sums: Sums, boxes: Box) -> Box:
-    """Apply ``step(prior, sums, boxes)`` to the data sets that have not reached the tolerance.
+def _improve_rough(
+    step: _Step, prior: Prior | None, sums: Sums, boxes: Box, most: float = _TOLERANCE
+) -> Box:
+    """Apply ``step(prior, sums, boxes)`` to the data sets whose errors exceed ``most``.
 
     A new box replaces the old one if its error is smaller. ``prior`` is None if it is common to all
     data sets.
     """
-    rough = np.flatnonzero(np.asarray(boxes.error) > _TOLERANCE)
+    rough = np.flatnonzero(np.asarray(boxes.error) > most)
     if rough.size == 0:
         return boxes
     # Padding to a power of two lets batches share compiled programs.
@@ -258,21 +309,26 @@ def _improve_rough(step: _Step, prior: Prior | None, sums: Sums, boxes: Box) -> 
     new = jax.tree.map(np.asarray, step(*jax.device_put(arrays)))
     for i, row in enumerate(rough):
         if new.error[i] < old.error[row]:
-            for old_leaf, new_leaf in zip(old, new, strict=True):
+            for old_leaf, new_leaf in zip(*map(jax.tree.leaves, (old, new)), strict=True):
                 old_leaf[row] = new_leaf[i]
     return jax.device_put(old)
 
 
 @partial(jax.jit, static_argnums=(0, 4, 5))
 def _find_boxes(
-    integrator: Quadrature, prior: Prior, sums: Sums, origin: jax.Array, stacked: bool, quick: bool
+    integrator: Quadrature,
+    prior: Prior,
+    sums: Sums,
+    origin: jax.Array,
+    stacked: bool,
+    search: Search,
 ) -> Box:
     # Grids over three parameters fill the processor's cache, and searches side by side all run as
     # long as the slowest of them.
     first = jax.tree.map(lambda leaf: leaf[0], prior) if stacked else prior
     rows = 16 if len(ranges(first)[0]) < 3 else 1
     return integrator.batched(
-        lambda p, s: integrator.box(p, s, origin, quick), prior, sums, stacked, rows
+        lambda p, s: integrator.box(p, s, origin, search), prior, sums, stacked, rows
     )
 
 
@@ -284,7 +340,7 @@ def _refine(
 
     def refine(item: tuple[Prior | None, jax.Array, Box]) -> Box:
         set_prior, sums, box = item
-        (evidence,), closed = find_evidence(
+        (evidence,), closed, _ = find_evidence(
             prior if set_prior is None else set_prior, sums, origin, box, (order,)
         )
         gap = relative_gap(box.evidence, evidence)
@@ -292,7 +348,8 @@ def _refine(
             order=jnp.full_like(box.order, order),
             evidence=evidence,
             gap=gap,
-            error=estimate_error(gap, box.gap, closed),
+            # More nodes in a box that missed the peak prove nothing.
+            error=jnp.where(jnp.isinf(box.error), jnp.inf, estimate_error(gap, box.gap, closed)),
         )
 
     rows = max(1, (1 << 18) // order ** boxes.low.shape[-1])

@@ -89,12 +89,13 @@ def find_peak(
     Float[jax.Array, "parameters parameters"],
     Vector,
     Vector,
+    Vector,
 ]:
     """Find the peak of a density inside a box, and the local curvature.
 
     There may be one to three coordinates. Returns the peak (d,); its log density; a unit triangular
     matrix S (d, d), such that coordinates u with t = peak + S (u - peak) are uncorrelated near the
-    peak; and the ends of a box to start from.
+    peak; steps (d,) from the peak that cost about one nat; and the ends of a box to start from.
 
     From the best point of a coarse grid, a pattern search moves along a grid of five values for
     each coordinate. Its spacing halves if the best value is inside and doubles if it is at an end,
@@ -167,6 +168,7 @@ def find_peak(
         peak,
         height,
         shear,
+        scale,
         jnp.maximum(low, jnp.where(alone, peak - reach, jnp.minimum(first_low, peak - reach))),
         jnp.minimum(high, jnp.where(alone, peak + reach, jnp.maximum(first_high, peak + reach))),
     )

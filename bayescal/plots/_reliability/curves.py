@@ -231,8 +231,10 @@ def _kernel(width: float) -> np.ndarray:
     """Compute the weights (drawn, m) of cells at drawn nodes: Gaussians, reflected at 0 and 1."""
     at = np.linspace(0, 1, _GRID + 1)
     x, farthest = at[::_STRIDE, None], math.ceil(4 * width)
-    images = [sign * at + 2 * i for i in range(-farthest, farthest + 1) for sign in (-1, 1)]
-    return sum(np.exp(-(((x - image) / width) ** 2) / 2) for image in images)
+    kernel = np.zeros((len(x), len(at)))
+    for image in [sign * at + 2 * i for i in range(-farthest, farthest + 1) for sign in (-1, 1)]:
+        kernel += np.exp(-(((x - image) / width) ** 2) / 2)
+    return kernel
 
 
 def _count(events: CurveEvents, index: np.ndarray, cells: int) -> _CurveCells:

@@ -348,13 +348,22 @@ def test_enormous_weights_count_like_large_ones() -> None:
     p = rng.random(2000)
     y = (rng.random(2000) < p).astype(int)
     at = np.linspace(0, 1, 101)
-    first = bc.AveragedBeta().fit(p, y, np.full(2000, 1e12 / 2000))
+    first = bc.AveragedBeta().fit(p, y, np.full(2000, 1e9 / 2000))
     for weight in (1e16, 1e300):
         fitted = bc.AveragedBeta().fit(p, y, np.full(2000, weight))
         np.testing.assert_allclose(fitted.predict_proba(at), first.predict_proba(at), atol=1e-6)
         np.testing.assert_allclose(
             fitted.predict_interval(at), first.predict_interval(at), atol=1e-6
         )
+
+
+def test_losses_left_out_of_enormous_weights_are_finite() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.random(300)
+    y = (rng.random(300) < p**1.5).astype(int)
+    for weight in (1e9 / 300, 1e12 / 300, 1e16):
+        fitted = bc.AveragedBeta().fit(p, y, np.full(300, weight))
+        assert np.isfinite(fitted.losses_left_out()).all()
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -169,7 +169,8 @@ def _corp(events: CurveEvents, options: Options) -> Estimate:
     if options.band == "confidence":
         from bayescal.calibrators import Isotonic
 
-        at = predicted[:: -(-len(predicted) // _MAX_CELLS)]
+        count = len(predicted)
+        at = predicted[np.linspace(0, count - 1, min(count, _MAX_CELLS)).astype(int)]
         isotonic = Isotonic(classes=[0, 1])
         isotonic.fit(events.predicted, events.happened.astype(int), events.weights)
         return Estimate(x, y, at, *isotonic.predict_interval(at, options.level))

@@ -51,7 +51,7 @@ _UNCHANGED_ROWS, _OTHER_ROWS = 5.0, 20.0
 #: average expects to gain less than the second.
 _FAVORED, _SLIGHT_GAIN = 1.75, 1.0
 #: Largest total weight of a fit. Beyond, rounding errors of sums exceed the prior's curvature.
-_LARGEST_WEIGHT = 1e12
+_LARGEST_WEIGHT = 1e9
 #: Weight below which a regression changes no digit of the average.
 _NEGLIGIBLE = 1e-14
 #: Weight below which a regression changes no relevant digit of an interval.
@@ -60,6 +60,8 @@ _SLIGHT = 1e-6
 _INTERVAL_POWER, _VARIANCE_FACTOR = 0.5, 1.75
 #: Least proportion of its curvature that a regression keeps without a row.
 _MIN_REMAINING = 0.02
+#: Largest change of the weight of an outer scale by a row; some weight must remain.
+_SHIFT = 1 - 1e-9
 #: Amount of numbers that a look-up in a table holds per row.
 _TABLE_WIDTH = 8
 #: With more scores than this, intervals are interpolated between knots.
@@ -128,7 +130,7 @@ class AveragedBeta(OnlineCalibrator):
     a - b; it is constant beyond them. More than 256 distinct scores are summarized by cells: each
     cell of a class by two points, and larger cells of all rows by two nodes of the fit, with equal
     sums of cubic functions. With a million rows this changes probabilities by less than 2e-6.
-    Larger total weights than 1e12 count like 1e12. Log odds are clipped to ± 87.3.
+    Larger total weights than 1e9 count like 1e9. Log odds are clipped to ± 87.3.
 
     O(n log n) time to fit, for sorting. More than 32,768 rows take O(n): they are counted in
     131,072 bins, block by block, without sorting. At most 32,768 rows in blocks are read once, more
@@ -187,7 +189,7 @@ class AveragedBeta(OnlineCalibrator):
 
     def _fit_points(self, points: Points) -> State:
         """Fit 140 regressions, and keep those that have weight."""
-        scale = min(1.0, _LARGEST_WEIGHT / points.weights.sum())
+        scale = _scale_of_weights(points.weights)
         scaled = points._replace(weights=scale * points.weights, positives=scale * points.positives)
         with np.errstate(under="ignore"), single_threaded_blas():
             fitted = fit(scaled, *make_nodes(scaled))
@@ -374,7 +376,9 @@ class AveragedBeta(OnlineCalibrator):
         ends gain or lose weight.
         """
         z, *class_weights = self.state_["points"]
-        unit, weights = self.state_["unit"], self.state_["cell_weights"][..., None]
+        weights = self.state_["cell_weights"][..., None]
+        scale = _scale_of_weights(class_weights[0] + class_weights[1])
+        unit, class_weights = scale * self.state_["unit"], [scale * w for w in class_weights]
         line, columns = self._lines(self.state_, z)
         spread = self._variances(self.state_, columns)
         nodes = Nodes(z, class_weights[0] + class_weights[1])
@@ -394,7 +398,7 @@ class AveragedBeta(OnlineCalibrator):
             log_weights = logs + self.power * log_evidence
             slope = (scaled_prob - label) * x
             rest = 1 - unit * width**2 * (scaled_prob * (1 - scaled_prob) * x**2 + slope)
-            shift = np.clip(unit * width * slope / np.maximum(rest, 0.25), -1, 1)
+            shift = np.clip(unit * width * slope / np.maximum(rest, 0.25), -_SHIFT, _SHIFT)
             weight = np.exp(log_weights - log_weights.max(axis=(0, 1)))
             weight = weight * (1 + shift * ((step == 3) * 1.0 - (step == -3)))
             prob = (weight * sigmoid(sign * (line + unit * influence))).sum(axis=(0, 1))
@@ -424,6 +428,11 @@ class AveragedBeta(OnlineCalibrator):
         """Compute the posterior variances (d, 10, m) of the log odds of the regressions."""
         xp = namespace(columns)
         return xp.sum(matmul(xp.matrix_transpose(state["factor"]), columns) ** 2, axis=2)
+
+
+def _scale_of_weights(weights: np.ndarray) -> float:
+    """Return the factor of weights that makes their sum at most the largest."""
+    return min(1.0, _LARGEST_WEIGHT / float(weights.sum()))
 
 
 def _is_unchanged(state: State) -> bool:

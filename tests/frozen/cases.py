@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import platform
+import re
 from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import version
@@ -36,10 +38,25 @@ def each(cases: Iterable[Case]) -> pytest.MarkDecorator:
 
 
 def surroundings() -> dict[str, str]:
-    """Return the versions of numerical libraries, and the processor's instruction sets."""
+    """Return the versions of numerical libraries, and the processor's model and instruction sets.
+
+    Libraries choose their kernels by both: processors with the same instruction sets round alike
+    only if they have the same model.
+    """
     result: Any = np.show_config(mode="dicts")
     extensions = result["SIMD Extensions"].get("found", [])
-    return {**{name: version(name) for name in LIBRARIES}, "processor": ", ".join(extensions)}
+    processor = ", ".join([_processor_model(), *extensions])
+    return {**{name: version(name) for name in LIBRARIES}, "processor": processor}
+
+
+def _processor_model() -> str:
+    """Return vendor, family and model where the system lists them, otherwise a general name."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    entries = dict(re.split(r"\s*:\s*", line, maxsplit=1) for line in lines if ":" in line)
+    return " ".join(entries.get(name, "") for name in ("vendor_id", "cpu family", "model"))
 
 
 @cache

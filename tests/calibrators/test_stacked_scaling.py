@@ -414,7 +414,7 @@ def test_posterior_of_directions() -> None:
 def test_intervals_cover_the_truth() -> None:
     """Check over-coverage: kernel features have a weak prior, and the truth needs none."""
     inside = []
-    for seed in range(15):
+    for seed in range(6):
         z, y = data_set(400, 3, seed)
         model = bc.StackedScaling(inputs="logits", inference="laplace", random_state=0).fit(z, y)
         at, _ = data_set(50, 3, seed + 100)

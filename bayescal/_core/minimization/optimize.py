@@ -282,25 +282,41 @@ def newton_on_host(
                 foresee=foresee,
             )
             return again._replace(iterations=iterations + again.iterations)
+    end = Minimum(x, here.value, decrement, iterations, status)
     if movement is not None and status == Status.CONVERGED and movement(x, step) > _LONG:
-        # Rows of little weight may still move, although they gain little beside the others.
-        point, before = x, float(movement(x, step))
-        for extra in range(1, _EXTRA_STEPS + 1):
-            point = point - step
-            model = evaluate(point)
-            ridge = _RIDGE * eps * abs(model.hessian.diagonal()) + tiny
-            step, gain = direction(model.hessian + ridge * eye, model.gradient, point)
-            slack = _SLACK * eps * (abs(here.value) + scale)
-            now = float(movement(point, step))
-            if not (model.value <= here.value + slack and 0 <= gain < math.inf):
-                break
-            if not now < before / 2:
-                break
-            if now < _SHORT:
-                return Minimum(point - step, model.value, float(gain), iterations + extra, status)
-            before = now
-        status = Status.UNBOUNDED
-    return Minimum(x, here.value, decrement, iterations, status)
+        further = _follow_light_rows(evaluate, direction, movement, end, step, scale)
+        return further or end._replace(status=Status.UNBOUNDED)
+    return end
+
+
+def _follow_light_rows(
+    evaluate: Callable[[np.ndarray], QuadraticModel[np.ndarray]],
+    direction: Direction[np.ndarray],
+    movement: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    end: Minimum[np.ndarray],
+    step: np.ndarray,
+    scale: float,
+) -> Minimum[np.ndarray] | None:
+    """Take undamped steps while each moves less than half of the one before; None if they go on.
+
+    Rows of little weight may still move, although they gain little beside the others.
+    """
+    tiny, eps = sys.float_info.min, sys.float_info.epsilon
+    slack = _SLACK * eps * (abs(float(end.value)) + scale)
+    point, before = end.x, float(movement(end.x, step))
+    for extra in range(1, _EXTRA_STEPS + 1):
+        point = point - step
+        model = evaluate(point)
+        ridge = _RIDGE * eps * abs(model.hessian.diagonal()) + tiny
+        step, gain = direction(model.hessian + ridge * np.eye(len(point)), model.gradient, point)
+        now = float(movement(point, step))
+        if not (model.value <= end.value + slack and 0 <= gain < math.inf and now < before / 2):
+            break
+        if now < _SHORT:
+            iterations = end.iterations + extra
+            return Minimum(point - step, model.value, float(gain), iterations, end.status)
+        before = now
+    return None
 
 
 def _beyond_saddle(

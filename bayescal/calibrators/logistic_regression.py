@@ -61,8 +61,9 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
     coef_prior : None, "cauchy" or a NumPyro distribution
         With "cauchy", coefficients are Cauchy(0, 2.5) for features that are centered and scaled to
         a standard deviation of 1/2 (binary features to a range of 1). A distribution over all
-        real numbers is the prior of each coefficient of the unscaled features. With a prior, and in
-        every posterior, the intercept at the means of the features is Cauchy(0, 10).
+        real numbers is the prior of each coefficient of the unscaled features; with batch shape
+        (d,), each coefficient has its own. With a prior, and in every posterior, the intercept at
+        the means of the features is Cauchy(0, 10).
     inference : {"map", "laplace", "nuts"}
         "map" computes the optimum, under Cauchy priors a local one. The others compute a posterior,
         which needs ``coef_prior`` or ``penalty="l2"``: "laplace" by a normal approximation (of up

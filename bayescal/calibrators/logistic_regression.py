@@ -67,11 +67,10 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
     inference : {"map", "laplace", "nuts"}
         "map" computes the optimum, under Cauchy priors a local one. The others compute a posterior,
         which needs ``coef_prior`` or ``penalty="l2"``: "laplace" by a normal approximation (of up
-        to 30 parameters, with ``coef_prior="cauchy"`` of up to 100, refined by sequential Monte
-        Carlo where it is poor), "nuts" by four chains of the no-U-turn sampler. Predictions are
-        then posterior means. Where Cauchy priors make the approximation poor and it cannot be
-        refined, a warning says so. With other priors, more than 30 parameters and few rows per
-        parameter, prefer "nuts".
+        to 100 parameters refined by sequential Monte Carlo where it is poor), "nuts" by four chains
+        of the no-U-turn sampler. Predictions are then posterior means. Where the approximation is
+        poor and cannot be refined, a warning says so. A distribution without quantiles
+        (``icdf``) is refined less well, and only with up to 30 parameters; prefer "nuts".
     folds : int
         Number of folds of cross-validation, which are stratified and independent of the order of
         rows.

@@ -105,6 +105,30 @@ def test_draws_under_a_laplace_prior_against_quadrature() -> None:
     assert model.predict_proba([[1.0]])[0, 1] == pytest.approx(mean, abs=error)
 
 
+@pytest.mark.parametrize("family", [dist.Laplace, dist.Normal])
+def test_tails_of_the_intercept_beside_a_prior_of_numpyro(family: Any) -> None:
+    """Weight draws of the prior by the likelihood of labels of one class."""
+    x, scale, n = make_features(20, 5)[0], np.linspace(0.2, 2.0, 5), 400_000
+    model = bc.LogisticRegression(
+        coef_prior=family(0.0, scale),
+        inference="laplace",
+        classes=[0, 1],
+        random_state=0,
+        num_samples=4000,
+    ).fit(x, np.ones(20))
+    center = x.mean(axis=0)
+    kind = stats.laplace if family is dist.Laplace else stats.norm
+    middle = stats.cauchy.rvs(scale=10, size=n, random_state=0)
+    coef = kind.rvs(scale=scale, size=(n, 5), random_state=1)
+    mass = np.exp(-np.logaddexp(0, -middle[:, None] - coef @ (x - center).T).sum(axis=1))
+    order = np.argsort(middle)
+    quantiles = middle[order][np.searchsorted(np.cumsum(mass[order]) / mass.sum(), [0.1, 0.5, 0.9])]
+    theta = model.state_["theta_draws"].reshape(-1, 6)
+    below = (theta[:, 0] + theta[:, 1:] @ center)[:, None] < quantiles
+    error = 0.5 / np.sqrt(model.posterior_.ess.min())
+    np.testing.assert_allclose(below.mean(axis=0), [0.1, 0.5, 0.9], atol=4 * error)
+
+
 def test_cauchy_prior_in_its_own_scaling() -> None:
     """Check the objective, written out, on a feature with two values and a constant one."""
     x, y, w = make_features(60, 4)

@@ -34,6 +34,8 @@ class Distribution(Protocol):
 
     def log_prob(self, value: Array) -> jax.Array: ...
 
+    def icdf(self, q: Array) -> jax.Array: ...
+
 
 class Regression(NamedTuple, Generic[ArrayT]):
     """A regression, or a batch of them; rows with zero weight are ignored."""

@@ -188,11 +188,13 @@ def sample(
     if inference == "laplace":
         size, weight = len(sums.weights), float(np.sum(sums.weights))
         refine = None
-        if np.any(target.prior.cauchy) and target.distribution is None:
+        if np.any(target.prior.cauchy) and _has_quantiles(target.distribution):
+            positive = np.asarray(target.positive) > 0
+            where = None if target.distributed is None else np.asarray(target.distributed) > 0
             refine = partial(
                 draw_heavy_tailed,
                 LogisticLikelihood(*map(np.asarray, sums)),
-                Coordinates(target.prior, np.asarray(target.positive) > 0),
+                Coordinates(target.prior, positive, target.distribution, where),
             )
         draws = tempered_draws(
             log_density, size, mode.x, factor, num_samples, seed, status, weight, refine
@@ -203,6 +205,14 @@ def sample(
             given = sums, make()
         draws = sample_whitened(_loss, given, mode.x, factor, num_samples, seed, status)
     return draws._replace(coefficients=_constrain(target, draws.coefficients))
+
+
+def _has_quantiles(law: Distribution | None) -> bool:
+    """Return whether a distribution, if there is one, can compute its quantiles."""
+    try:
+        return law is None or law.icdf(jnp.full((), 0.5)) is not None
+    except (NotImplementedError, ImportError):
+        return False  # Some distributions have none, and some need another library.
 
 
 def _prior_value(

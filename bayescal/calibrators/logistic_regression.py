@@ -61,16 +61,16 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
     coef_prior : None, "cauchy" or a NumPyro distribution
         With "cauchy", coefficients are Cauchy(0, 2.5) for features that are centered and scaled to
         a standard deviation of 1/2 (binary features to a range of 1). A distribution over all
-        real numbers is the prior of each coefficient of the unscaled features. With a prior, and in
-        every posterior, the intercept at the means of the features is Cauchy(0, 10).
+        real numbers is the prior of each coefficient of the unscaled features; with batch shape
+        (d,), each coefficient has its own. With a prior, and in every posterior, the intercept at
+        the means of the features is Cauchy(0, 10).
     inference : {"map", "laplace", "nuts"}
         "map" computes the optimum, under Cauchy priors a local one. The others compute a posterior,
         which needs ``coef_prior`` or ``penalty="l2"``: "laplace" by a normal approximation (of up
-        to 30 parameters, with ``coef_prior="cauchy"`` of up to 100, refined by sequential Monte
-        Carlo where it is poor), "nuts" by four chains of the no-U-turn sampler. Predictions are
-        then posterior means. Where Cauchy priors make the approximation poor and it cannot be
-        refined, a warning says so. With other priors, more than 30 parameters and few rows per
-        parameter, prefer "nuts".
+        to 100 parameters refined by sequential Monte Carlo where it is poor), "nuts" by four chains
+        of the no-U-turn sampler. Predictions are then posterior means. Where the approximation is
+        poor and cannot be refined, a warning says so. A distribution without quantiles
+        (``icdf``) is refined less well, and only with up to 30 parameters; prefer "nuts".
     folds : int
         Number of folds of cross-validation, which are stratified and independent of the order of
         rows.

@@ -206,13 +206,13 @@ class Method:
         if self.inference == "map" and self.coef_prior is None:
             return fit_single(problem, lasso=settled.l1 > 0)
         problem = problem._replace(intercept_prior=INTERCEPT)
-        rate = _laplace_rate(self.coef_prior)
+        rate = _laplace_rate(self.coef_prior, x.shape[1])
         if rate is None:
             prior = CAUCHY if isinstance(self.coef_prior, str) else self.coef_prior
             return fit_single(problem._replace(prior=prior))
         # Newton's method stops where the density has a kink; the absolute penalty knows it.
         minimum = fit_single(problem._replace(l1=rate), lasso=True)
-        return minimum._replace(value=minimum.value + x.shape[1] * np.log(2 / rate))
+        return minimum._replace(value=minimum.value + np.log(2 / rate).sum())
 
     def sample(self, x: Features, weights: PerRow, settled: Settled, seed: int) -> Draws:
         """Draw coefficients for the unscaled features."""
@@ -235,9 +235,9 @@ class Method:
             is_coefficient = np.concatenate([[0.0], np.ones(d)])
             target = target._replace(distribution=self.coef_prior, distributed=is_coefficient)
         target = target._replace(sites=partial(regression_sites, INTERCEPT, coef_prior, d))
-        rate, kinked = _laplace_rate(self.coef_prior), None
+        rate, kinked = _laplace_rate(self.coef_prior, d), None
         if rate is not None:
-            kinked = Kinked(self._fit_scaled(x, weights, settled), rate**2 / 2)
+            kinked = Kinked(self._fit_scaled(x, weights, settled), np.append(0.0, rate**2 / 2))
         draws = sample(target, self.inference, self.num_samples, seed, kinked=kinked)
         return draws._replace(coefficients=scaling.back(draws.coefficients))
 
@@ -248,15 +248,17 @@ def _real_numbers() -> object:
     return constraints.real
 
 
-def _laplace_rate(prior: str | Distribution | None) -> float | None:
-    """Return the strength of the absolute penalty that equals a prior, or None if none does."""
+def _laplace_rate(
+    prior: str | Distribution | None, d: int
+) -> Float[np.ndarray, " features"] | None:
+    """Return the strengths of absolute penalties that equal a prior, or None if none do."""
     if prior is None or isinstance(prior, str):
         return None
     from numpyro.distributions import Laplace
 
-    if not isinstance(prior, Laplace) or np.size(prior.scale) != 1 or np.any(prior.loc):
+    if not isinstance(prior, Laplace) or np.any(prior.loc):
         return None
-    return 1 / float(np.reshape(prior.scale, ()))
+    return 1 / np.broadcast_to(np.asarray(prior.scale, float), d)
 
 
 def scaling_for(x: Features, weights: PerRow, prior: str | Distribution | None) -> Scaling:

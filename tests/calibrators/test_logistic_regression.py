@@ -57,10 +57,11 @@ def test_targets(preset: str) -> None:
     np.testing.assert_allclose(np.r_[model.intercept_, model.coef_[0]], expected.x, atol=1e-5)
 
 
-@pytest.mark.parametrize("rate", [0.3, 3.0, 30.0])
+@pytest.mark.parametrize("rate", [0.3, 3.0, 30.0, np.array([0.3, 3.0, 30.0, 8.0])], ids=repr)
 @pytest.mark.parametrize("inference", ["map", "laplace"])
-def test_a_laplace_prior_has_its_mode_at_the_kink(rate: float, inference: Any) -> None:
+def test_a_laplace_prior_has_its_mode_at_the_kink(rate: Any, inference: Any) -> None:
     x, y, w = make_features(d=4)
+    rate = np.broadcast_to(rate, 4)
     model = bc.LogisticRegression(coef_prior=dist.Laplace(0.0, 1 / rate), inference=inference)
     model.set_params(random_state=0).fit(x, y, w)
     assert model.status_ == "converged"
@@ -69,12 +70,23 @@ def test_a_laplace_prior_has_its_mode_at_the_kink(rate: float, inference: Any) -
     middle = model.intercept_[0] + coef @ center
     residual = w * (expit(x @ coef + model.intercept_[0]) - y)
     slope = residual @ (x - center)
-    np.testing.assert_allclose(slope[coef != 0], -rate * np.sign(coef[coef != 0]), rtol=1e-5)
-    assert (np.abs(slope[coef == 0]) <= rate).all()
+    zero = coef == 0
+    np.testing.assert_allclose(slope[~zero], -(rate * np.sign(coef))[~zero], rtol=1e-5)
+    assert (np.abs(slope) <= rate)[zero].all()
     assert residual.sum() == pytest.approx(-2 * middle / (100 + middle**2), abs=1e-5)
     value = cross_entropy(np.r_[model.intercept_, coef], x, y, w)
     value -= stats.laplace(0, 1 / rate).logpdf(coef).sum() + stats.cauchy(0, 10).logpdf(middle)
     assert model.objective_ * w.sum() == pytest.approx(value, rel=1e-9)
+
+
+@pytest.mark.parametrize("inference", ["laplace", "nuts"])
+def test_a_prior_with_one_scale_per_column_equals_scaled_features(inference: Any) -> None:
+    x, y, w = make_features(d=3)
+    scale = np.array([0.1, 1.0, 4.0])
+    options: dict[str, Any] = {"inference": inference, "num_samples": 200, "random_state": 0}
+    model = bc.LogisticRegression(coef_prior=dist.Normal(0.0, scale), **options).fit(x, y, w)
+    scaled = bc.LogisticRegression(penalty="l2", strength=1.0, **options).fit(x * scale, y, w)
+    np.testing.assert_allclose(model.predict_proba(x), scaled.predict_proba(x * scale), rtol=1e-6)
 
 
 def test_draws_under_a_laplace_prior_against_quadrature() -> None:
@@ -91,6 +103,30 @@ def test_draws_under_a_laplace_prior_against_quadrature() -> None:
     spread = np.sqrt(np.sum(mass * expit(a + b) ** 2) / mass.sum() - mean**2)
     error = 4 * spread / np.sqrt(model.posterior_.ess.min())
     assert model.predict_proba([[1.0]])[0, 1] == pytest.approx(mean, abs=error)
+
+
+@pytest.mark.parametrize("family", [dist.Laplace, dist.Normal])
+def test_tails_of_the_intercept_beside_a_prior_of_numpyro(family: Any) -> None:
+    """Weight draws of the prior by the likelihood of labels of one class."""
+    x, scale, n = make_features(20, 5)[0], np.linspace(0.2, 2.0, 5), 400_000
+    model = bc.LogisticRegression(
+        coef_prior=family(0.0, scale),
+        inference="laplace",
+        classes=[0, 1],
+        random_state=0,
+        num_samples=4000,
+    ).fit(x, np.ones(20))
+    center = x.mean(axis=0)
+    kind = stats.laplace if family is dist.Laplace else stats.norm
+    middle = stats.cauchy.rvs(scale=10, size=n, random_state=0)
+    coef = kind.rvs(scale=scale, size=(n, 5), random_state=1)
+    mass = np.exp(-np.logaddexp(0, -middle[:, None] - coef @ (x - center).T).sum(axis=1))
+    order = np.argsort(middle)
+    quantiles = middle[order][np.searchsorted(np.cumsum(mass[order]) / mass.sum(), [0.1, 0.5, 0.9])]
+    theta = model.state_["theta_draws"].reshape(-1, 6)
+    below = (theta[:, 0] + theta[:, 1:] @ center)[:, None] < quantiles
+    error = 0.5 / np.sqrt(model.posterior_.ess.min())
+    np.testing.assert_allclose(below.mean(axis=0), [0.1, 0.5, 0.9], atol=4 * error)
 
 
 def test_cauchy_prior_in_its_own_scaling() -> None:
@@ -331,28 +367,29 @@ def test_in_pipelines_and_grid_search() -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "unequal"),
     [
-        {},
-        pytest.param({"smoothing": "platt"}, marks=pytest.mark.slow),
-        pytest.param({"penalty": "l2", "strength": 1.0}, marks=pytest.mark.slow),
+        # With 30 features, the 27 rows of the check of weights are separable.
+        ({}, "no finite optimum"),
+        pytest.param({"smoothing": "platt"}, None, marks=pytest.mark.slow),
+        pytest.param({"penalty": "l2", "strength": 1.0}, None, marks=pytest.mark.slow),
         pytest.param(
             {"coef_prior": "cauchy", "inference": "laplace", "num_samples": 100, "random_state": 0},
+            "rounding decides which draws are accepted",
             marks=pytest.mark.slow,
         ),
     ],
     ids=str,
 )
-def test_scikit_learns_checks(options: dict[str, Any]) -> None:
-    # With 30 features, its 27 rows have no finite optimum without penalty or smoothing.
-    separable = {"check_sample_weight_equivalence_on_dense_data": "no finite optimum"}
+def test_scikit_learns_checks(options: dict[str, Any], unequal: str | None) -> None:
+    check = "check_sample_weight_equivalence_on_dense_data"
     with warnings.catch_warnings():
         # Some of its data sets are separable.
         warnings.simplefilter("ignore", ConvergenceWarning)
         check_estimator(
             bc.LogisticRegression(**options),
             on_skip=None,
-            expected_failed_checks={} if options else separable,
+            expected_failed_checks={check: unequal} if unequal else {},
         )
 
 

@@ -11,12 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bayescal._core.execution.precision import float64
+from bayescal._core.lazy import jax, jnp
 from bayescal._core.shapes import Bool, Float
-from bayescal.regression.binary.objective import CoefficientPrior
+from bayescal.regression.binary.objective import CoefficientPrior, Distribution
 from bayescal.regression.draws import density_type, effective_sizes, resample
 
 #: Largest absolute coordinate, so that no square overflows; the prior's mass beyond is 1e-137.
 _MAX_COORDINATE = 25.0
+#: Largest absolute coordinate of NumPyro distributions, whose quantiles are inaccurate near one.
+_MAX_OF_DISTRIBUTION = 7.0
 #: Number of stages, and the fraction of particles that must be effective at the end.
 _STAGES, _ENOUGH = 60, 0.2
 #: Trajectories of a stage, their steps, and the fraction that should be accepted.
@@ -57,10 +61,15 @@ class LogisticLikelihood(NamedTuple):
 
 
 class Coordinates(NamedTuple):
-    """The map from z to coefficients u, of which ``positive`` ones are logarithms."""
+    """The map from z to coefficients u, of which ``positive`` ones are logarithms.
+
+    The NumPyro distribution is the prior of the ``distributed`` coefficients.
+    """
 
     prior: CoefficientPrior
     positive: Bool[np.ndarray, " parameters"]
+    distribution: Distribution | None = None
+    distributed: Bool[np.ndarray, " parameters"] | None = None
 
     def coefficients(
         self, z: Float[np.ndarray, "*draws parameters"]
@@ -74,7 +83,27 @@ class Coordinates(NamedTuple):
         quantile = np.copysign(1 / np.tan(angle), z)
         slope = np.sqrt(np.pi / 2) * np.exp(-0.5 * z**2) * (1 + quantile**2)
         center, scale = np.asarray(self.prior.center), np.asarray(self.prior.scale)
-        return center + scale * np.where(heavy, quantile, z), scale * np.where(heavy, slope, 1.0)
+        u = center + scale * np.where(heavy, quantile, z)
+        slope = scale * np.where(heavy, slope, 1.0)
+        if self.distribution is not None:
+            part = np.clip(z[..., self.distributed], -_MAX_OF_DISTRIBUTION, _MAX_OF_DISTRIBUTION)
+            with float64():
+                quantiles = _quantiles(self.distribution, jnp.asarray(part))
+            u[..., self.distributed], slope[..., self.distributed] = quantiles
+        return u, slope
+
+
+@jax.jit
+def _quantiles(
+    law: Distribution, z: Float[jax.Array, "*draws parameters"]
+) -> tuple[Float[jax.Array, "*draws parameters"], Float[jax.Array, "*draws parameters"]]:
+    """Compute the quantiles of a distribution at the normal distribution function of z.
+
+    Also returns the derivative, which is the ratio of the densities.
+    """
+    with jax.numpy_dtype_promotion("standard"):
+        u = law.icdf(jax.scipy.stats.norm.cdf(z))
+        return u, jnp.exp(jax.scipy.stats.norm.logpdf(z) - law.log_prob(u))
 
 
 class _Particles(NamedTuple):

@@ -34,6 +34,8 @@ class Distribution(Protocol):
 
     def log_prob(self, value: Array) -> jax.Array: ...
 
+    def icdf(self, q: Array) -> jax.Array: ...
+
 
 class Regression(NamedTuple, Generic[ArrayT]):
     """A regression, or a batch of them; rows with zero weight are ignored."""
@@ -43,7 +45,7 @@ class Regression(NamedTuple, Generic[ArrayT]):
     targets: Float[ArrayT, "*fits rows"]
     weights: Float[ArrayT, "*fits rows"]
     #: Strengths of the penalties l1 |coef| + l2 coef**2 / 2.
-    l1: Float[ArrayT, " *fits"] | float
+    l1: Float[ArrayT, " *fits"] | Float[ArrayT, "*fits features"] | float
     l2: Float[ArrayT, " *fits"] | Float[ArrayT, "*fits features"] | float
     #: One if the intercept or a coefficient is fitted, zero if it is fixed at zero.
     free: Shaped[ArrayT, "*fits 1+features"] | None = None

@@ -47,8 +47,8 @@ _WARMUP = 200
 class Target(NamedTuple):
     """The posterior of u, where coefficients are exp(u) if ``positive`` is one, else u.
 
-    If there is an intercept, one column of the design is ones. The NumPyro distribution is the
-    prior of those u for which ``distributed`` is one, in place of ``prior``.
+    If there is an intercept, one column of the design is ones. The NumPyro distribution, of one u
+    or of each, is the prior of those u for which ``distributed`` is one, in place of ``prior``.
     """
 
     design: BinaryDesign[np.ndarray]
@@ -80,10 +80,10 @@ class Sums(NamedTuple):
 
 
 class Kinked(NamedTuple):
-    """The mode under a prior with a kink at zero, and the inverse variance of that prior."""
+    """The mode under priors with a kink at zero, and the inverse variance of each prior."""
 
     mode: Minimum[np.ndarray]
-    precision: float
+    precision: Theta
 
 
 def find_mode(target: Target, kinked: Kinked | None = None) -> tuple[Minimum[np.ndarray], Matrix]:
@@ -110,8 +110,7 @@ def find_mode(target: Target, kinked: Kinked | None = None) -> tuple[Minimum[np.
     with np.errstate(all="ignore"):
         if kinked is not None:
             x = kinked.mode.x
-            at_kink = (x == 0) & (np.asarray(target.distributed) > 0)
-            curvature = np.where(at_kink, kinked.precision, 0.0)
+            curvature = np.where(x == 0, kinked.precision, 0.0)
             return kinked.mode, objective(x).hessian + np.diag(curvature)
         minimum = newton_on_host(
             objective,
@@ -127,10 +126,11 @@ def _prior_terms(target: Target, u: Theta) -> tuple[Float[np.ndarray, ""], Theta
     """Compute the negative log prior of ``u``, and its first two derivatives."""
     terms = target.prior.loss(u)
     if target.distribution is not None and target.distributed is not None:
-        with float64():
-            other = _prior_loss_compiled(target.distribution, jnp.asarray(u))
         where = np.asarray(target.distributed) > 0
-        terms = [np.where(where, np.asarray(b), a) for a, b in zip(terms, other, strict=True)]
+        with float64():
+            other = _prior_loss_compiled(target.distribution, jnp.asarray(u[where]))
+        for term, values in zip(terms, other, strict=True):
+            term[where] = values
     return np.sum(terms[0]), terms[1], terms[2]
 
 
@@ -140,12 +140,14 @@ def _prior_loss_compiled(
 ) -> Terms[Float[jax.Array, " parameters"]]:
     """Compute the negative log density of a NumPyro distribution and two derivatives, at ``b``."""
 
-    def loss(value: Float[jax.Array, ""]) -> Float[jax.Array, ""]:
+    def loss(values: Float[jax.Array, " parameters"]) -> Float[jax.Array, " parameters"]:
         with jax.numpy_dtype_promotion("standard"):
-            return -law.log_prob(value)
+            return -law.log_prob(values)
 
-    slope = jax.grad(loss)
-    return jax.vmap(loss)(b), jax.vmap(slope)(b), jax.vmap(jax.grad(slope))(b)
+    def slope(values: Float[jax.Array, " parameters"]) -> Float[jax.Array, " parameters"]:
+        return jax.jvp(loss, (values,), (jnp.ones_like(values),))[1]
+
+    return loss(b), slope(b), jax.jvp(slope, (b,), (jnp.ones_like(b),))[1]
 
 
 def triangle(hessian: Matrix) -> Matrix:
@@ -186,11 +188,13 @@ def sample(
     if inference == "laplace":
         size, weight = len(sums.weights), float(np.sum(sums.weights))
         refine = None
-        if np.any(target.prior.cauchy) and target.distribution is None:
+        if np.any(target.prior.cauchy) and _has_quantiles(target.distribution):
+            positive = np.asarray(target.positive) > 0
+            where = None if target.distributed is None else np.asarray(target.distributed) > 0
             refine = partial(
                 draw_heavy_tailed,
                 LogisticLikelihood(*map(np.asarray, sums)),
-                Coordinates(target.prior, np.asarray(target.positive) > 0),
+                Coordinates(target.prior, positive, target.distribution, where),
             )
         draws = tempered_draws(
             log_density, size, mode.x, factor, num_samples, seed, status, weight, refine
@@ -203,15 +207,25 @@ def sample(
     return draws._replace(coefficients=_constrain(target, draws.coefficients))
 
 
+def _has_quantiles(law: Distribution | None) -> bool:
+    """Return whether a distribution, if there is one, can compute its quantiles."""
+    try:
+        return law is None or law.icdf(jnp.full((), 0.5)) is not None
+    except (NotImplementedError, ImportError):
+        return False  # Some distributions have none, and some need another library.
+
+
 def _prior_value(
     target: Target, u: Float[np.ndarray, "*draws parameters"]
 ) -> Float[np.ndarray, " *draws"]:
     """Compute the negative log prior of u."""
     terms = target.prior.loss(u)[0]
     if target.distribution is not None and target.distributed is not None:
+        where = np.asarray(target.distributed) > 0
         with jax.numpy_dtype_promotion("standard"):
-            other = -np.asarray(target.distribution.log_prob(jnp.asarray(u)))
-        terms = np.where(np.asarray(target.distributed) > 0, other, terms)
+            terms[..., where] = -np.asarray(
+                target.distribution.log_prob(jnp.asarray(u[..., where]))
+            )
     return terms.sum(axis=-1)
 
 

@@ -43,16 +43,18 @@ _NODES_FOR_CHECK = 16
 
 
 def farthest(
-    points: Float[np.ndarray, " rows points *dimensions"], data: Batch
+    points: Float[np.ndarray, " rows points *dimensions"], data: Batch, family: Family
 ) -> Float[np.ndarray, " rows 2 *dimensions"] | None:
     """Return the outermost point on either side in each row (rows, m[, d]).
 
     None if all points are inside the data's range extended by its width on both sides.
     """
-    observed = data.x[data.mask]
+    values, observed = points, data.x[data.mask]
+    if family.univariate:
+        values, observed = (family.coordinate(x, np) for x in (points, observed))
     low, high = observed.min(axis=0), observed.max(axis=0)
     with np.errstate(over="ignore"):
-        out = (points - (low + high) / 2) / np.where(high > low, high - low, 1)
+        out = (values - (low + high) / 2) / np.where(high > low, high - low, 1)
     sides = np.stack([out, -out]).reshape(2, *points.shape[:2], -1).max(axis=-1)
     if sides.max() <= 1.5:
         return None
@@ -244,7 +246,8 @@ def warn_sparse_tails(setup: Setup, problem: Problem, points: np.ndarray, data: 
     """Warn about points whose densities few draws determine; return whether any point is far."""
     count = min(len(data.x), _MAX_CHECKED_SETS)
     checked_data = Batch(data.x[:count], data.y[:count], data.mask[:count], data.single)
-    checked = [farthest(points, data), deepest(points, checked_data, problem.prior.family)]
+    family = problem.prior.family
+    checked = [farthest(points, data, family), deepest(points, checked_data, family)]
     checked = [rows for rows in checked if rows is not None]
     if not checked:
         return False

@@ -83,3 +83,11 @@ class Family(abc.ABC):
         A scalar is repeated to the first shape if scalars are not among them.
         """
         return {name: ((),) for name in self.parameters}
+
+
+def log_positive(x: ArrayT, xp: ModuleType) -> ArrayT:
+    """Compute the logarithm of positive numbers, at least that of the smallest normal one.
+
+    JAX takes smaller numbers for zero.
+    """
+    return xp.log(xp.maximum(x, xp.finfo(x.dtype).tiny))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from types import ModuleType
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from bayescal._core.arrays import Array, ArrayT, Params
 from bayescal._core.lazy import jax, jnp, special
-from bayescal.models._family import Family
+from bayescal.models._family import Family, log_positive
 from bayescal.models.prior import Parameter, Prior, make_prior
 
 
@@ -20,7 +21,7 @@ class BetaFamily(Family):
     parameters = ("alpha0", "beta0", "alpha1", "beta1")
 
     def features(self, x: ArrayT, origin: Array, xp: ModuleType) -> ArrayT:
-        return xp.stack([xp.ones_like(x), xp.log(x), xp.log1p(-x)], axis=-1)
+        return xp.stack([xp.ones_like(x), log_positive(x, xp), xp.log1p(-x)], axis=-1)
 
     def natural(self, params: Params, origin: jax.Array) -> jax.Array:
         rows = []
@@ -32,7 +33,9 @@ class BetaFamily(Family):
 
     def sample(self, params: Params, labels: jax.Array, key: jax.Array) -> jax.Array:
         a, b = (self.of_label(params, name, labels) for name in ("alpha", "beta"))
-        return jax.random.beta(key, a, b)
+        # Draws are rounded to numbers at which the densities are finite.
+        info = jnp.finfo(a.dtype)
+        return jnp.clip(jax.random.beta(key, a, b), info.tiny, 1 - info.eps / 2)
 
     def check_support(self, x: np.ndarray, name: str) -> None:
         outside = (x <= 0) | (x >= 1)
@@ -44,12 +47,13 @@ class BetaFamily(Family):
             )
 
     def coordinate(self, x: ArrayT, xp: ModuleType) -> ArrayT:
-        return xp.log(x) - xp.log1p(-x)
+        return log_positive(x, xp) - xp.log1p(-x)
 
     def from_coordinate(self, z: ArrayT, xp: ModuleType) -> ArrayT:
         # Stay off the ends, where the features are infinite.
-        tiny = xp.finfo(z.dtype).eps / 4
-        return xp.clip(1 / (1 + xp.exp(-z)), tiny, 1 - 2 * tiny)
+        info = xp.finfo(z.dtype)
+        z = xp.maximum(z, math.log(info.tiny))
+        return xp.minimum(1 / (1 + xp.exp(-z)), 1 - info.eps / 2)
 
 
 BETA = BetaFamily()

@@ -11,7 +11,7 @@ import numpy as np
 from bayescal._core.arrays import Array, ArrayT, Params
 from bayescal._core.lazy import jax, jnp, special
 from bayescal.data.checks import check_row_sums
-from bayescal.models._family import Family
+from bayescal.models._family import Family, log_positive
 from bayescal.models.prior import Parameter, Prior, make_prior
 
 
@@ -30,7 +30,7 @@ class DirichletFamily(Family):
         return tuple(f"alpha{y}" for y in range(self.classes))
 
     def features(self, x: ArrayT, origin: Array, xp: ModuleType) -> ArrayT:
-        logs = xp.log(x) - xp.log(x.sum(axis=-1, keepdims=True))  # rows may be rounded
+        logs = log_positive(x, xp) - xp.log(x.sum(axis=-1, keepdims=True))  # rows may be rounded
         return xp.concatenate([xp.ones_like(x[..., :1]), logs], axis=-1)
 
     def natural(self, params: Params, origin: jax.Array) -> jax.Array:
@@ -41,7 +41,8 @@ class DirichletFamily(Family):
 
     def sample(self, params: Params, labels: jax.Array, key: jax.Array) -> jax.Array:
         alpha = jnp.stack([params[name] for name in self.parameters])
-        return jax.random.dirichlet(key, alpha[labels])
+        # Draws are rounded to numbers at which the densities are finite.
+        return jnp.maximum(jax.random.dirichlet(key, alpha[labels]), jnp.finfo(alpha.dtype).tiny)
 
     def check_support(self, x: np.ndarray, name: str) -> None:
         if x.shape[-1] != self.classes:

@@ -122,7 +122,7 @@ def MultivariateGaussianPrior(
         raise ValueError(f"cov must be positive, got {number:g}")
     if isinstance(number, np.ndarray):
         square = number.ndim == 2 and number.shape[0] == number.shape[1]
-        if not square or not np.allclose(number, number.T):
+        if not square or not np.allclose(number, number.T, atol=1e-8 * np.abs(number).max()):
             raise ValueError("cov must be a symmetric matrix of shape (d, d)")
         if np.linalg.eigvalsh(number)[0] <= 0:
             raise ValueError("cov must be positive definite")

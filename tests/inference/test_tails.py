@@ -256,3 +256,13 @@ def test_priors_far_wider_than_the_posterior(wide0: bool) -> None:
     result = post.predict(points)
     np.testing.assert_allclose(result.log_odds, truth, rtol=1e-6, atol=1e-7)
     assert (np.asarray(result.mcse) < 1e-5).all()
+
+
+def test_beta_densities_are_far_from_the_data_by_log_odds_of_scores() -> None:
+    prior, x = bc.BetaPrior(dist.Gamma(2.0, 1.0), 1.0, 0.03, 1.0), 1e-200
+    post = posterior(prior, ([0.3], [1]), num_samples=4096)
+    with pytest.warns(bc.SamplingWarning, match="few draws carry the densities"):
+        result = post.predict([x])
+    # Without rows of class 0, its density is the integral of a x**(a - 1) over Gamma(2, 1).
+    odds = 0.03 * x**0.03 * (1 - np.log(x)) ** 3 / 2
+    assert abs(result.probs[0] - odds / (1 + odds)) < result.mcse[0]

@@ -14,6 +14,7 @@ from scipy import stats
 from scipy.special import softmax
 
 import bayescal as bc
+from bayescal.datasets import synthetic
 from bayescal.inference.engine.condition import find_modes
 from bayescal.models import Family, Prior
 from bayescal.models.prior import draw, log_density, walk
@@ -293,6 +294,47 @@ def test_sample_has_the_distribution_of_each_class(name: str) -> None:
     for y, law in enumerate(laws):
         x = family.sample(params, jnp.full(5000, y), jax.random.key(y))
         assert stats.kstest(np.asarray(x), law.cdf).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("concentration", [0.05, 0.005])
+def test_draws_of_small_concentrations_are_inside_the_support(concentration: float) -> None:
+    a = concentration
+    for prior in (bc.BetaPrior(a, a, a, a), bc.DirichletPrior([np.full(3, a)] * 3)):
+        family = prior.family
+        shares = 0.5 if family.univariate else np.full(3, 1 / 3)
+        x = synthetic.sample(prior, 100, 200, class_ratio=shares).x
+        family.check_support(x, "x")
+        first = x if family.univariate else x[..., 0]
+        near_zero = stats.beta(a, a if family.univariate else 2 * a).cdf(1e-3)
+        deviation = np.sqrt(near_zero * (1 - near_zero) / first.size)
+        assert abs(np.mean(first < 1e-3) - near_zero) < 5 * deviation
+
+
+@pytest.mark.parametrize("points", [20, 600])
+def test_tiny_scores_are_evaluated_where_they_are(points: int) -> None:
+    x = 10 ** np.linspace(-300, -20, points)
+    post = bc.posterior(bc.BetaPrior(1.0, 1.0, 1.01, 1.0), ([0.3, 0.6], [0, 1]), class_prior=0.5)
+    right = np.log(1.01) + 0.01 * np.log(x)
+    for method in ("predictive", "preds", "coeffs", "map"):
+        result = post.predict(x, method=method)
+        np.testing.assert_allclose(result.log_odds, right, atol=1e-6)
+    for end in result.interval():
+        np.testing.assert_allclose(end, 1 / (1 + np.exp(-right)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["predictive", "coeffs", "map"])
+def test_scores_below_the_smallest_normal_number(method: str) -> None:
+    tiny, alpha = 1e-310, np.array([[2.0, 1.0, 3.0], [1.0, 2.0, 2.0], [3.0, 2.0, 1.0]])
+    # JAX takes such numbers for zero; bayescal, for the smallest normal one.
+    bound = alpha.max() * np.log(np.finfo(float).tiny / tiny)
+    beta = bc.posterior(bc.BetaPrior(1.5, 2.0, 3.0, 1.2), ([0.3, 0.6], [0, 1]), class_prior=0.5)
+    right = stats.beta(3.0, 1.2).logpdf(tiny) - stats.beta(1.5, 2.0).logpdf(tiny)
+    assert abs(beta.predict([tiny], method=method).log_odds[0] - right) < bound
+    row = np.array([tiny, 0.5, 0.5])
+    three = bc.posterior(bc.DirichletPrior(alpha), ([row], [0]), class_prior=np.ones(3) / 3)
+    logs = [stats.dirichlet(a).logpdf(row / row.sum()) for a in alpha]
+    right = logs - np.logaddexp.reduce(logs)
+    assert np.max(np.abs(three.predict([row], method=method).log_probs[0] - right)) < bound
 
 
 # --- priors -------------------------------------------------------------------------------------

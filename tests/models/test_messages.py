@@ -50,6 +50,10 @@ VECTORS = bc.MultivariateGaussianPrior(
             "cov must be a symmetric matrix",
         ),
         (
+            lambda: bc.MultivariateGaussianPrior(0.0, 1.0, np.array([[1e-9, 0], [4e-10, 1e-9]])),
+            "cov must be a symmetric matrix",
+        ),
+        (
             lambda: bc.MultivariateGaussianPrior(0.0, 1.0, np.array([[1.0, 2.0], [2.0, 1.0]])),
             "cov must be positive definite",
         ),

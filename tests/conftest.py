@@ -73,9 +73,9 @@ OWN_CACHE = None
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     OWN_CACHE = tempfile.mkdtemp(prefix="bayescal-tests-")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = OWN_CACHE
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.02"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
     jax.config.update("jax_compilation_cache_dir", OWN_CACHE)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.02)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 # Set at import, so that doctests of the package run under the same rules as the tests.
 jax.config.update("jax_numpy_dtype_promotion", "strict")

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 #: Number of times that the start of a chain is drawn again if the density there is zero.
 _TRIES = 20
-#: Mean acceptance probability that step sizes are adapted to. At .8, NumPyro's default, a few of
-#: 4,000 steps diverge in the tail of a positive parameter; .9 takes no longer.
+#: Mean acceptance probability that step sizes are adapted to. At 0.8, NumPyro's default, a few of
+#: 4,000 steps diverge in the tail of a positive parameter; 0.9 takes no longer.
 _TARGET_ACCEPT_PROB = 0.9
 
 

@@ -136,6 +136,11 @@ class Method:
 
     def settle(self, x: Features, y: Labels, weights: PerRow) -> Settled:
         """Determine the targets and the strength of the penalty; cross-validate if requested."""
+        shape, d = getattr(self.coef_prior, "batch_shape", ()), x.shape[1]
+        if shape not in ((), (1,), (d,)):
+            raise ValueError(
+                f"coef_prior must have batch shape () or ({d},) to match X, got {shape}"
+            )
         if self.smoothing in ("instance", "cv") or self.penalty is not None:
             x = scaling_for(x, weights, "centered").apply(x)
         smoothing = self.smoothing if isinstance(self.smoothing, int | float) else None

@@ -426,6 +426,8 @@ def test_options_of_no_kind_are_errors_of_their_own() -> None:
     X, y = np.arange(20.0)[:, None], np.arange(20) % 2
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"coef_prior": 3}, "coef_prior must be 'cauchy' or a distribution of NumPyro, got 3"),
+        ({"coef_prior": dist.Normal(0.0, np.ones(2))}, r"batch shape \(\) or \(1,\) to match X"),
+        ({"coef_prior": dist.Laplace(0.0, np.ones(2))}, r"batch shape \(\) or \(1,\) to match X"),
         ({"random_state": "a"}, "'a' cannot be used to seed"),
         ({"smoothing": [0.1]}, "smoothing must be a number"),
         ({"l1_ratio": "a"}, "l1_ratio must be a number"),

@@ -1,10 +1,12 @@
 """Measure which branches of the package the fast tests cover, by folder.
 
     python benchmarks/branches.py [--processes 2] [--data FILE ...] [--keep FILE] [--json FILE]
+                                  [--at-least SHARE]
 
 The script runs the fast tests, and the programs that they start, with ``coverage`` (half an hour on
 two cores), or reads the data files of earlier runs. ``--keep`` writes a data file that also records
-which tests run each line; ``mutants.py`` reads it. Lines that no test can reach are listed in
+which tests run each line; ``mutants.py`` reads it. ``--at-least`` lists the branches that are not
+taken, and fails if the others are a smaller share. Lines that no test can reach are listed in
 ``[tool.coverage.report]`` of pyproject.toml, with the reasons.
 """
 
@@ -110,6 +112,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--data", type=Path, nargs="*", help="data files of earlier runs")
     parser.add_argument("--keep", type=Path, help="write the combined data file here")
+    parser.add_argument("--at-least", type=float, help="fail below this share of branches")
     parser.add_argument("--remark", help="note for readers of the results")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
@@ -137,6 +140,12 @@ def main() -> None:
     }
     for folder, counts in folders.items():
         print(f"{folder:20} {counts['lines']:7.1%} {counts['branches']:7.1%}")
+    if options.at_least is not None:
+        for path, arcs in missing.items():
+            print(f"{path}: {', '.join(arcs)}")
+        share = folders["all"]["branches"]
+        if share < options.at_least:
+            sys.exit(f"{share:.2%} of the branches are taken, less than {options.at_least:.0%}")
     if options.json:
         from benchmarks.provenance import write
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeVar
@@ -53,13 +53,12 @@ Keeps = Literal["order", "argmax", "nothing"]
 Computed = TypeVar("Computed")
 
 
-def _precision(given: Given) -> AbstractContextManager[object]:
+def _precision(given: Given) -> ExitStack:
     """Return the context of a fit, in which accelerators compute in double precision."""
-    if not given.on_device:
-        return nullcontext()
     stack = ExitStack()
-    stack.enter_context(float64())
-    stack.enter_context(jax.numpy_dtype_promotion("standard"))
+    if given.on_device:
+        stack.enter_context(float64())
+        stack.enter_context(jax.numpy_dtype_promotion("standard"))
     return stack
 
 
@@ -219,19 +218,25 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         self.classes_ = data.classes
         # Dask workers get copies of the estimator, which must not contain rows.
         vars(self).pop("_kept_rows", None)
-        rows, seed = data.rows, self._seed()
-        with _precision(data), threads_of_blas(rows.n, rows.k):
-            fitted = self._add_posterior(self._fit(rows, seed), rows, seed)
+        with _precision(data), threads_of_blas(data.rows.n, data.rows.k):
+            state = self._fit_state(data.rows, data.least, self._seed())
+        self._conclude(state, data, data.kept)
+        return self
+
+    def _fit_state(self, rows: Source, least: np.ndarray | None, seed: int) -> State:
+        """Fit the state that is published, with posterior draws if there is a posterior."""
+        fitted = self._add_posterior(self._fit(rows, seed), rows, seed)
+        state = {name: np.asarray(value) for name, value in fitted.items()}
+        return state if least is None else state | {"least_probabilities": least}
+
+    def _conclude(self, state: State, data: Given, kept: KeptRows) -> None:
+        """Publish the result of a fit, and warn if it did not converge."""
         if data.blocks is not None:
             data.blocks.finish()
-        self._kept_rows, least = data.kept, data.least
-        state = {name: np.asarray(value) for name, value in fitted.items()}
-        if least is not None:
-            state["least_probabilities"] = least
+        self._kept_rows = kept
         status = Status(int(state.get("status", Status.CONVERGED)))
         self._publish(state)
         keep_status(self, status, remedies(self))
-        return self
 
     def _add_posterior(self, state: State, rows: Source, seed: int) -> State:
         """Add posterior draws of the parameters to a fitted state, if there is a posterior."""
@@ -258,10 +263,13 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         return seed_of(getattr(self, "random_state", 0))
 
     def _probabilities_of(self, kept: KeptRows) -> np.ndarray | None:
-        least = self.state_.get("least_probabilities")
-        with np.errstate(over="ignore"):
-            probs = self.apply(self.state_, convert(kept.rows, self.inputs, self.domain, least)[0])
-        return without_absent(probs, kept.rows, self.inputs)
+        return self._probabilities_at(kept.rows)
+
+    def _probabilities_at(self, rows: np.ndarray) -> np.ndarray:
+        """Compute probabilities at checked rows in the user's units."""
+        with np.errstate(over="ignore", under="ignore"):
+            probs = self.apply(self.state_, self._converted(rows))
+        return without_absent(probs, rows, self.inputs)
 
     @ignoring_underflow
     def predict_proba(self, scores: ArrayLike | Blocks) -> Any:
@@ -284,21 +292,15 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         if (blocks := as_blocks(scores)) is not None:
             predict = partial(self._predict_block, blocks.names)
             return map_blocks(predict, blocks, scores, len(self.classes_))
-        rows = self._new_rows(scores)
-        values = self._converted(rows)
-        with np.errstate(over="ignore"):
-            return self._answer(self.apply(self.state_, values), rows, scores)
+        return self._answer(self._probabilities_at(self._new_rows(scores)), scores)
 
     def _predict_block(self, names: list[object] | None, block: Block) -> np.ndarray:
         columns = vars(self)["n_features_in_"]
-        rows = block_rows(block, names, self.inputs, columns, self.classes_)
-        values = convert(rows, self.inputs, self.domain, self.state_.get("least_probabilities"))[0]
-        with np.errstate(over="ignore", under="ignore"):
-            return without_absent(self.apply(self.state_, values), rows, self.inputs)
+        return self._probabilities_at(block_rows(block, names, self.inputs, columns, self.classes_))
 
-    def _answer(self, probs: np.ndarray, rows: np.ndarray, scores: object) -> np.ndarray:
-        """Convert probabilities at checked rows to the return value of ``predict_proba``."""
-        return without_absent(probs, rows, self.inputs)
+    def _answer(self, probs: np.ndarray, scores: object) -> np.ndarray:
+        """Convert probabilities to the return value of ``predict_proba``."""
+        return probs
 
     @ignoring_underflow
     def as_function(self) -> PredictFunction:

@@ -12,7 +12,7 @@ import sklearn
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import AnyModel
-from bayescal._core.keywords import AcceptsOtherWords
+from bayescal._core.keywords import ConstructorSignature, new_with_other_words
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators.base.dispatch import as_fitted, dispatch_methods
 from bayescal.calibrators.base.docstrings import inherit_parameters
@@ -77,7 +77,7 @@ def report_of_rows(
     )
 
 
-class Estimator(AcceptsOtherWords):
+class Estimator:
     """An estimator whose methods accept arrays of any library, and whose fits have a report.
 
     A fit keeps a sample of its rows as ``_kept_rows``, from which the report is made on request.
@@ -92,6 +92,9 @@ class Estimator(AcceptsOtherWords):
     feature_names_in_ : array of str
         Names of the columns, if the data of the fit were a data frame whose names are strings.
     """
+
+    __new__ = new_with_other_words
+    __signature__ = ConstructorSignature()
 
     _kept_rows: KeptRows
     #: Whether the report needs rows of the fit, besides the fitted state.

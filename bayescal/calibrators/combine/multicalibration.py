@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.binning import equal_width_cell
-from bayescal._core.keywords import AcceptsOtherWords
+from bayescal._core.keywords import ConstructorSignature, new_with_other_words
 from bayescal._core.minimization.optimize import Status
 from bayescal._core.numerics import find_root, ignoring_underflow, sigmoid
 from bayescal.calibrators.base.dispatch import published_at_once
@@ -42,7 +42,7 @@ class _Patch(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class Multicalibration(AcceptsOtherWords, BaseEstimator):
+class Multicalibration(BaseEstimator):
     r"""Multicalibration of binary probabilities over groups that may overlap.
 
     A cell is the intersection of a group (or all rows) with a bin of equal width of the current
@@ -131,6 +131,9 @@ class Multicalibration(AcceptsOtherWords, BaseEstimator):
     >>> round(before.error, 3), round(after.error, 3)
     (0.084, 0.019)
     """
+
+    __new__ = new_with_other_words
+    __signature__ = ConstructorSignature()
 
     bins: int = 10
     tolerance: float | None = None

@@ -24,11 +24,10 @@ from bayescal.calibrators.base.report import (
 )
 from bayescal.calibrators.multiclass.basis import Basis
 from bayescal.calibrators.multiclass.members import Member
-from bayescal.calibrators.stack.draws import apply_steps, draw_jointly
+from bayescal.calibrators.stack.draws import apply_draws, draw_jointly
 from bayescal.calibrators.stack.fit import (
     MANY,
     Stack,
-    apply_draws,
     count_units,
     fit_stack,
     mixture,
@@ -396,9 +395,8 @@ class StackedScaling(ParametricCalibrator):
         drawn, (members, stack) = self._describe(state, theta), _stack(state)
         counts = [int(state[f"draws_of_{i}"]) for i in range(len(members))]
         thetas = [drawn[f"theta_{name}"] for name in _names(state)]
-        if _STEPS in state:
-            return apply_steps(members, stack, thetas, drawn["inverse"], counts, scores)
-        return apply_draws(members, stack._replace(thetas=thetas), counts, drawn["inverse"], scores)
+        given = thetas, drawn["inverse"], counts, scores
+        return apply_draws(members, stack, *given, linear=_STEPS in state)
 
 
 def _names(state: State) -> list[str]:

@@ -44,14 +44,20 @@ from bayescal.calibrators.stack.kernels import (
     smooth_columns,
     working_type,
 )
-from bayescal.calibrators.stack.metric import Metric, Parts, approximation, plain_approximation
+from bayescal.calibrators.stack.metric import (
+    Approximation,
+    Metric,
+    Parts,
+    approximation,
+    plain_approximation,
+)
 from bayescal.calibrators.stack.mixture import mix
 from bayescal.calibrators.stack.on_device import OnDevice
 from bayescal.calibrators.stack.search import Descent, InverseHessian, Objective, descend
 from bayescal.data.folds.deal import FoldedRows
 from bayescal.data.rows import Rows
 from bayescal.regression.binary.posterior import Draws
-from bayescal.regression.softmax.objective import split
+from bayescal.regression.softmax.objective import Parameters, split
 from bayescal.regression.softmax.posterior import sample
 
 #: A fit ends if the next step would gain at most this proportion of the objective; the smaller
@@ -281,10 +287,7 @@ def first_metrics(
     method, slot = plain_approximation(plan.plain), plan.slot(ALL)
     zero = split(np.zeros(plan.plain.length, blocks[0].x.dtype), slot.sizes)
 
-    def sums(block: FeatureBlock) -> tuple[np.ndarray, ...]:
-        return method.sums(*design_and_probabilities(block, zero, slot.part))
-
-    total = [np.sum(parts, axis=0) for parts in zip(*map_fn(sums, blocks), strict=True)]
+    total = _total(method, blocks, zero, slot.part, map_fn)
     plain = [i for i, member in enumerate(plan.members) if member.kernel is None]
     metrics = map_fn(lambda i: method.invert(total, plan.members[i]), plain)
     rough = isinstance(method, Parts)
@@ -301,10 +304,22 @@ def measure(
     chosen, slot = plan.members[member], plan.slot(member)
     method = approximation(chosen, plan.plain, plan.layout.dimensions)
     parameters = split(theta.astype(blocks[0].x.dtype), slot.sizes)
-    parts = [
-        method.sums(*design_and_probabilities(block, parameters, slot.part)) for block in blocks
-    ]
-    return method.invert([np.sum(part, axis=0) for part in zip(*parts, strict=True)], chosen)
+    return method.invert(_total(method, blocks, parameters, slot.part), chosen)
+
+
+def _total(
+    method: Approximation,
+    blocks: Sequence[FeatureBlock],
+    parameters: Parameters,
+    part: slice,
+    map_fn: MapFunction = map,
+) -> list[np.ndarray]:
+    """Sum what an approximation of the Hessian needs over blocks of rows."""
+
+    def sums(block: FeatureBlock) -> tuple[np.ndarray, ...]:
+        return method.sums(*design_and_probabilities(block, parameters, part))
+
+    return [np.sum(parts, axis=0) for parts in zip(*map_fn(sums, blocks), strict=True)]
 
 
 def _leave_out(rows: Rows, out: np.ndarray) -> Rows:
@@ -426,21 +441,3 @@ def choose(share: Float[np.ndarray, "draws members"], seed: int) -> Int[np.ndarr
     order = np.random.default_rng(seed).permutation(len(share))
     level = (order[:, None] + 0.5) / len(share)
     return np.minimum((np.cumsum(share, axis=1) < level).sum(axis=1), share.shape[1] - 1)
-
-
-def apply_draws(
-    members: Sequence[Member], stack: Stack, counts: Sequence[int], inverse: XArray, scores: XArray
-) -> XArray:
-    """Compute probabilities (s, n, k) of draws, by their members and scales.
-
-    The members' parameters in ``stack`` are draws (s, p), sorted by member; ``counts`` are the
-    numbers of draws of each member.
-    """
-    probs, start = [], 0
-    for member, theta, count in zip(members, stack.thetas, counts, strict=True):
-        part = slice(start, start + count)
-        if count:
-            x = smooth(scores, inverse[part][:, None, None], stack.scale.smoothing)
-            probs.append(softmax(member_logits(member, theta[part, :], x, stack.basis)))
-        start += count
-    return namespace(scores).concat(probs, axis=0)

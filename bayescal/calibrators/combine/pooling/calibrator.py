@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike, UserData
 from bayescal._core.execution.blas import single_threaded_blas
-from bayescal._core.keywords import AcceptsOtherWords
+from bayescal._core.keywords import ConstructorSignature, new_with_other_words
 from bayescal._core.minimization.optimize import Status
 from bayescal._core.numerics import effective_size, ignoring_underflow, sigmoid
 from bayescal._core.shapes import Float
@@ -97,7 +97,7 @@ class _Learned(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class PartialPooling(AcceptsOtherWords, BaseEstimator):
+class PartialPooling(BaseEstimator):
     r"""Binary calibration by groups, in which small groups borrow strength from all rows.
 
     Use it if calibration may differ between segments (such as regions, devices or age groups) and
@@ -179,6 +179,9 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
     >>> fitted.predict_proba([0.0, 0.0], groups=["old", "new"])[:, 1].round(2).tolist()
     [0.52, 0.66]
     """
+
+    __new__ = new_with_other_words
+    __signature__ = ConstructorSignature()
 
     interactions: int = 2
     inputs: Literal["probs", "logits"] = "probs"

@@ -19,15 +19,12 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.random.keys import check_seed
 from bayescal._core.warnings import warn
 from bayescal.calibrators.base.dispatch import dispatched
-from bayescal.calibrators.base.estimator import check_fitted
-from bayescal.calibrators.base.report import (
-    Report,
-    expected_losses,
-    make_report,
-    report_of_moments,
-    row_losses,
-    uncalibrated_row_losses,
+from bayescal.calibrators.base.estimator import (
+    check_fitted,
+    report_of_rows,
+    uncalibrated_losses,
 )
+from bayescal.calibrators.base.report import Report, report_of_moments, row_losses
 from bayescal.calibrators.binary.averaged_beta.calibrator import AveragedBeta
 from bayescal.calibrators.binary.logistic import Logistic
 from bayescal.calibrators.combine.base import Combination, State, keep_features
@@ -38,6 +35,7 @@ from bayescal.data.blocks.stream import Block, as_blocks
 from bayescal.data.checks import SUM_TOLERANCE, as_numpy, check_choice, check_count, check_unmasked
 from bayescal.data.fitted import of_pairs
 from bayescal.data.folds.deal import FoldedRows, fold_features, fold_scores
+from bayescal.data.kept_rows import KeptRows
 from bayescal.data.label_names import column_names, in_order, label_list
 from bayescal.data.labels import read_labels, read_many
 from bayescal.data.scores import Inputs, check_inputs, convert, widen
@@ -158,7 +156,7 @@ class Auto(ClassifierMixin, Combination):
             check_count(self.folds, "folds", 2)
         if np.ndim(y) < 2 and (blocks := as_blocks(scores, y, sample_weight)) is not None:
             columns = next(iter(blocks.each(_count_columns)))
-            return self._hold(*self._choose(columns, False), blocks, None, None)
+            return self._hold(self._choose(columns, False), blocks, None, None)
         device_scores = accelerated(scores)
         if np.ndim(y) < 2:
             scores = widen(scores, self.inputs) if device_scores is None else device_scores
@@ -166,8 +164,8 @@ class Auto(ClassifierMixin, Combination):
         labels = y if not hasattr(y, "detach") else as_numpy(y, "y")
         several = np.ndim(labels) == 2 and np.shape(labels)[1] > 1
         scores = of_pairs(scores, "scores") if several else scores
-        chosen, reason = self._choose(np.shape(scores)[1] if np.ndim(scores) == 2 else 1, several)
-        self._hold(chosen, reason, scores, y, sample_weight)
+        chosen = self._choose(np.shape(scores)[1] if np.ndim(scores) == 2 else 1, several)
+        self._hold(chosen, scores, y, sample_weight)
         if not isinstance(chosen, AveragedBeta):
             on_device = device_scores is not None and isinstance(chosen, StackedScaling)
             if several:
@@ -177,7 +175,7 @@ class Auto(ClassifierMixin, Combination):
                 rows = scores if on_device else self._in_order(scores)
             with float64() if on_device else nullcontext():
                 self.report_ = self._make_held_out_report(
-                    chosen, reason, rows, labels, sample_weight, several
+                    chosen, rows, labels, sample_weight, several
                 )
         return self
 
@@ -186,7 +184,7 @@ class Auto(ClassifierMixin, Combination):
         return in_order(rows.reshape(len(rows), -1), names, self.classes_, "scores")
 
     def _hold(
-        self, chosen: AnyModel, reason: str, scores: UserData, y: UserData, sample_weight: UserData
+        self, chosen: AnyModel, scores: UserData, y: UserData, sample_weight: UserData
     ) -> Self:
         """Fit the chosen calibrator and keep it, without a report."""
         fitted = chosen.fit(scores, y, sample_weight)
@@ -261,17 +259,17 @@ class Auto(ClassifierMixin, Combination):
         ((part, part_state),) = self._with_states(state)
         return part._map_ends(part_state, scores, level)
 
-    def _choose(self, columns: int, several: bool) -> tuple[AnyModel, str]:
-        """Choose an unfitted calibrator; return it with the reason."""
+    def _choose(self, columns: int, several: bool) -> AnyModel:
+        """Choose an unfitted calibrator."""
         binary: AnyModel = AveragedBeta(inputs=self.inputs, classes=self.classes)
         if self.inputs == "scores":
             parts = [Logistic(inputs="scores", smoothing="platt"), AveragedBeta()]
             binary = Composition(parts, classes=self.classes)
         if several:
-            return MultiLabel(binary), f"{columns} labels"
+            return MultiLabel(binary)
         if columns <= 2:
-            return binary, "two classes"
-        stacked = StackedScaling(
+            return binary
+        return StackedScaling(
             mode=self.mode,
             folds=self.folds,
             inference=self.inference,
@@ -279,12 +277,10 @@ class Auto(ClassifierMixin, Combination):
             classes=self.classes,
             random_state=self.random_state,
         )
-        return stacked, f"{columns} classes"
 
     def _make_held_out_report(
         self,
         chosen: AnyModel,
-        reason: str,
         rows: np.ndarray,
         y: UserData,
         sample_weight: UserData,
@@ -301,17 +297,13 @@ class Auto(ClassifierMixin, Combination):
         held_out = getattr(fitted, "held_out_losses_", None)
         if held_out is None:
             held_out = self._held_out(chosen, rows, y, codes, weights)
-        raw = self.inputs == "scores"
-        uncalibrated = None if raw else uncalibrated_row_losses(rows, codes, self.inputs)
-        sizes = len(rows), rows.shape[1] if several else len(self.classes_)
-        # Integer weights are counts, as in metrics.
-        squares = weights if np.all(weights == np.floor(weights)) else weights**2
-        names, members = (fitted._title(), reason), fitted._member_weights()
+        n, whole = len(rows), bool((weights == np.floor(weights)).all())
+        size = n, float(weights.sum()), float(weights @ weights), whole
+        kept = KeptRows(rows, codes, weights, np.arange(n), *size)
         # The function does not check column names; the rows are in the order of the fit.
-        expected = expected_losses(fitted.as_function(), rows, codes, self.inputs)
-        return make_report(
-            names, sizes, members, held_out, uncalibrated, weights, squares, expected
-        )
+        predict = fitted.as_function()
+        uncalibrated = uncalibrated_losses(kept, self.inputs)
+        return report_of_rows(kept, fitted, held_out, uncalibrated, predict)
 
     def _held_out(
         self,

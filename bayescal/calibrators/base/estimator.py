@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,7 +12,7 @@ import numpy as np
 import sklearn
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import AnyModel
+from bayescal._core.arrays import AnyArray, AnyModel
 from bayescal._core.keywords import ConstructorSignature, new_with_other_words
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators.base.dispatch import as_fitted, dispatch_methods
@@ -44,9 +45,13 @@ def report_of_rows(
     fitted: AnyModel,
     losses: np.ndarray | None,
     uncalibrated: np.ndarray | None,
-    in_sample: bool,
+    predict: Callable[[AnyArray], AnyArray] | None = None,
 ) -> Report:
-    """Make the report of a fit from the losses of kept rows, after and before calibration."""
+    """Make the report of a fit from the losses of kept rows, after and before calibration.
+
+    The losses are those of rows that were left out of a fit if there is a function that computes
+    the probabilities of rows, and otherwise losses in sample.
+    """
     several = kept.codes.ndim == 2
     count = kept.codes.shape[1] if several else len(fitted.classes_)
     reason = "two classes" if count == 2 else f"{count} classes"
@@ -55,15 +60,9 @@ def report_of_rows(
     squares = kept.weights if kept.whole else kept.weights**2
     parts = fitted._member_weights(), losses, uncalibrated, kept.weights, squares
     theta = vars(fitted).get("state_", {}).get("theta")
-    expected = None
-    if not in_sample:
-        # The fit has checked these rows.
-        expected = expected_losses(
-            lambda rows: fitted._probabilities_of(replace(kept, rows=rows)),
-            kept.rows,
-            kept.codes,
-            fitted.inputs,
-        )
+    expected, in_sample = None, predict is None
+    if predict is not None:
+        expected = expected_losses(predict, kept.rows, kept.codes, fitted.inputs)
     report = make_report(names, sizes, *parts, expected)
     return replace(
         report,
@@ -148,7 +147,7 @@ class Estimator:
         probs = self._probabilities_of(kept)
         losses = None if probs is None else row_losses(probs, kept.codes)
         uncalibrated = uncalibrated_losses(kept, getattr(self, "inputs", None))
-        return report_of_rows(kept, self, losses, uncalibrated, in_sample=True)
+        return report_of_rows(kept, self, losses, uncalibrated)
 
     def _probabilities_of(self: AnyModel, kept: KeptRows) -> np.ndarray | None:
         """Compute the calibrated probabilities (n, k) of rows of the fit."""

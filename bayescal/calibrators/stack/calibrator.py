@@ -332,7 +332,8 @@ class StackedScaling(ParametricCalibrator):
         held = vars(self).get("held_out_losses_")
         if held is not None:
             plain = uncalibrated_losses(kept, self.inputs)
-            return report_of_rows(kept, self, held[kept.row_numbers], plain, in_sample=False)
+            # The fit has checked the rows.
+            return report_of_rows(kept, self, held[kept.row_numbers], plain, self._probabilities_at)
         return super()._make_report(kept)
 
     def _width(self, state: State, scores: XArray) -> int:

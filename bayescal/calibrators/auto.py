@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,7 +24,7 @@ from bayescal.calibrators.base.estimator import (
     report_of_rows,
     uncalibrated_losses,
 )
-from bayescal.calibrators.base.report import Report, report_of_moments, row_losses
+from bayescal.calibrators.base.report import Report, losses_left_out, report_of_moments
 from bayescal.calibrators.binary.averaged_beta.calibrator import AveragedBeta
 from bayescal.calibrators.binary.logistic import Logistic
 from bayescal.calibrators.combine.base import Combination, State, keep_features
@@ -294,9 +294,18 @@ class Auto(ClassifierMixin, Combination):
             rows = rows[used]
         weights, y = weights[used], np.asarray(y)[used]
         codes = y if several else read_labels(y, len(y), self.classes_, len(self.classes_))[1]
+
+        def fit(training: np.ndarray, mass: np.ndarray) -> Callable[[AnyArray], AnyArray]:
+            part: AnyModel = clone(chosen)
+            if not several:
+                part.set_params(classes=tuple(label_list(self.classes_)))
+            part.fit(rows[training], y[training], mass)
+            return part.predict_proba if on_host(rows) else part.as_function()
+
         held_out = getattr(fitted, "held_out_losses_", None)
         if held_out is None:
-            held_out = self._held_out(chosen, rows, y, codes, weights)
+            folds = self._folds(rows, codes, weights)
+            held_out = losses_left_out(folds, rows, codes, fit)
         n, whole = len(rows), bool((weights == np.floor(weights)).all())
         size = n, float(weights.sum()), float(weights @ weights), whole
         kept = KeptRows(rows, codes, weights, np.arange(n), *size)
@@ -304,30 +313,6 @@ class Auto(ClassifierMixin, Combination):
         predict = fitted.as_function()
         uncalibrated = uncalibrated_losses(kept, self.inputs)
         return report_of_rows(kept, fitted, held_out, uncalibrated, predict)
-
-    def _held_out(
-        self,
-        chosen: AnyModel,
-        rows: np.ndarray,
-        y: np.ndarray,
-        codes: np.ndarray,
-        weights: np.ndarray,
-    ) -> np.ndarray | None:
-        """Compute held-out losses (n,) by fits without each fold; None for a single row."""
-        folds = self._folds(rows, codes, weights)
-        if folds.count == 1:
-            return None
-        losses = np.empty(len(folds.fold))
-        for fold in range(folds.count):
-            out = folds.fold == fold
-            training, test = folds.index[~out], folds.index[out]
-            fitted: AnyModel = clone(chosen)
-            if codes.ndim == 1:
-                fitted.set_params(classes=tuple(label_list(self.classes_)))
-            fitted.fit(rows[training], y[training], folds.weights[~out])
-            predict = fitted.predict_proba if on_host(rows) else fitted.as_function()
-            losses[out] = row_losses(predict(rows[test]), codes[test])
-        return folds.of_rows(losses)
 
     def _folds(self, rows: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> FoldedRows:
         """Deal the rows to folds by their content, independently of their order."""

@@ -12,6 +12,7 @@ from bayescal._core.arrays import AnyArray, Array, X, XArray, namespace, on_host
 from bayescal._core.display.tables import html_table
 from bayescal._core.numerics import FLOOR, ignoring_underflow, log_softmax
 from bayescal.calibrators.base.draws import row_blocks
+from bayescal.data.folds.deal import FoldedRows
 from bayescal.data.scores import Inputs, convert
 
 if TYPE_CHECKING:
@@ -153,6 +154,27 @@ class Expected(NamedTuple):
 def row_losses(probs: XArray, codes: np.ndarray) -> np.ndarray:
     """Compute log losses (n,); for multi-label codes (n, labels), means over labels."""
     return _of_observed(class_losses(_by_class(probs, codes)), codes)
+
+
+def losses_left_out(
+    folds: FoldedRows,
+    rows: AnyArray,
+    codes: np.ndarray,
+    fit: Callable[[np.ndarray, np.ndarray], Callable[[AnyArray], AnyArray]],
+) -> np.ndarray | None:
+    """Compute the losses (n,) of rows by fits without their fold; None for a single row.
+
+    ``fit`` takes the positions and the weights of the other rows, and returns a function that
+    computes probabilities.
+    """
+    if folds.count == 1:
+        return None
+    losses = np.empty(len(folds.fold))
+    for fold in range(folds.count):
+        out = folds.fold == fold
+        predict, test = fit(folds.index[~out], folds.weights[~out]), folds.index[out]
+        losses[out] = row_losses(predict(rows[test]), codes[test])
+    return folds.of_rows(losses)
 
 
 @ignoring_underflow

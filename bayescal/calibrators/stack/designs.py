@@ -53,7 +53,7 @@ class Plan(NamedTuple):
     layout: Layout
     plain: Layout
     basis: Basis
-    #: The features of each member; the last entry has all features except the kernel's.
+    #: The features of each member; the last entry, ``ALL``, has all except the kernel's.
     slots: Sequence[Slot]
 
     @classmethod
@@ -74,20 +74,16 @@ class Plan(NamedTuple):
 
         They are zero if there is none.
         """
-        slot, plain = self.slot(member), self.members[member]._replace(kernel=None)
+        slot, plain = self.slots[member], self.members[member]._replace(kernel=None)
         theta = np.zeros(len(slot.positions))
         if plain not in self.members:
             return theta
         other = self.members.index(plain)
-        given = split(fits[Job(other)][0], self.slot(other).sizes)
+        given = split(fits[Job(other)][0], self.slots[other].sizes)
         into = split(theta, slot.sizes)
         into.matrix[:, : given.matrix.shape[1]] = given.matrix
         into.diagonal[:], into.shared[:] = given.diagonal, given.shared
         return theta
-
-    def slot(self, member: int) -> Slot:
-        """Look up the features of a member; ``ALL`` has all features except the kernel's."""
-        return self.slots[member]
 
 
 class StackDesigns(ABC):

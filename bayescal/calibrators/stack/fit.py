@@ -196,15 +196,15 @@ def fit_members(
     blocks = make_blocks(sample, plan.scale, plan, dtype)
     fits = Fits(designs, plan, blocks, first_metrics(plan, blocks, map_fn))
     count, members = designs.count, range(len(plan.members))
-    zero = np.zeros(plan.plain.length)
+    zero, zeros = np.zeros(plan.plain.length), [np.zeros(len(s.positions)) for s in plan.slots]
     if count > 1 and plan.layout.k >= MANY:
         begin = designs.without_folds([zero], ALL)
-        fitted = fits.run(fits.at_zero(begin), fits.zeros, ROUGH)
+        fitted = fits.run(fits.at_zero(begin), zeros, ROUGH)
         without = {job: theta for job, (theta, _) in fitted.items()}
         folds = [[without[Job(i, fold)] for fold in range(count)] for i in members]
         return [np.mean(thetas, axis=0) for thetas in folds], without
     tolerance = FEW_TOLERANCE if units * plan.layout.k < SMALL else TOLERANCE
-    whole = fits.run(fits.at_zero(designs.losses({Job(ALL): zero})), fits.zeros, tolerance)
+    whole = fits.run(fits.at_zero(designs.losses({Job(ALL): zero})), zeros, tolerance)
     starts = {i: plan.extend(i, whole) for i in members if plan.members[i].kernel is not None}
     if starts:
         begin = designs.losses({Job(i): start for i, start in starts.items()})
@@ -230,18 +230,13 @@ class Fits(NamedTuple):
     sample: list[FeatureBlock]
     curvatures: dict[int, InverseHessian]
 
-    @property
-    def zeros(self) -> list[np.ndarray]:
-        """Return zeros as parameters of each member."""
-        return [np.zeros(len(self.plan.slot(i).positions)) for i in range(len(self.plan.members))]
-
     def at_zero(self, common: Mapping[Job, Losses]) -> dict[Job, Losses]:
         """Select the losses of members at zero from the losses of a member with all features.
 
         Members with a kernel are omitted.
         """
         return {
-            job._replace(member=i): (value, slope[self.plan.slot(i).positions])
+            job._replace(member=i): (value, slope[self.plan.slots[i].positions])
             for job, (value, slope) in common.items()
             for i, member in enumerate(self.plan.members)
             if member.kernel is None
@@ -284,7 +279,7 @@ def first_metrics(
     plan: Plan, blocks: Sequence[FeatureBlock], map_fn: MapFunction
 ) -> dict[int, InverseHessian]:
     """Compute the curvature of members without a kernel at zero, from one Hessian."""
-    method, slot = plain_approximation(plan.plain), plan.slot(ALL)
+    method, slot = plain_approximation(plan.plain), plan.slots[ALL]
     zero = split(np.zeros(plan.plain.length, blocks[0].x.dtype), slot.sizes)
 
     total = _total(method, blocks, zero, slot.part, map_fn)
@@ -292,7 +287,7 @@ def first_metrics(
     metrics = map_fn(lambda i: method.invert(total, plan.members[i]), plain)
     rough = isinstance(method, Parts)
     return {
-        i: InverseHessian(metric, 0.5 if rough and plan.slot(i).sizes[1] > 1 else 1.0)
+        i: InverseHessian(metric, 0.5 if rough and plan.slots[i].sizes[1] > 1 else 1.0)
         for i, metric in zip(plain, metrics, strict=True)
     }
 
@@ -301,7 +296,7 @@ def measure(
     plan: Plan, blocks: Sequence[FeatureBlock], member: int, theta: Float[np.ndarray, " parameters"]
 ) -> Metric:
     """Compute the inverse Hessian of a member at its parameters."""
-    chosen, slot = plan.members[member], plan.slot(member)
+    chosen, slot = plan.members[member], plan.slots[member]
     method = approximation(chosen, plan.plain, plan.layout.dimensions)
     parameters = split(theta.astype(blocks[0].x.dtype), slot.sizes)
     return method.invert(_total(method, blocks, parameters, slot.part), chosen)

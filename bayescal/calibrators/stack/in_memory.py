@@ -67,7 +67,6 @@ class InMemory(StackDesigns):
             self._without = list(map_fn(blocks, left, scales))
 
     def losses(self, points: Mapping[Job, np.ndarray]) -> dict[Job, Losses]:
-        """Compute the sum of losses, and its gradient, of each job at its parameters."""
         if self._together:
             return self._losses_together(points)
         return dict(zip(points, self._map_fn(self._losses, points, points.values()), strict=True))
@@ -82,7 +81,7 @@ class InMemory(StackDesigns):
             return run_together(search, lambda at: {job: self._losses(job, at[job])})[job]
 
         # Start the longest jobs first, to balance the threads.
-        jobs = sorted(searches, key=lambda job: -len(self._plan.slot(job.member).positions))
+        jobs = sorted(searches, key=lambda job: -len(self._plan.slots[job.member].positions))
         return dict(zip(jobs, self._map_fn(search_alone, jobs), strict=True))
 
     def held_out(self, thetas: Mapping[Job, np.ndarray]) -> np.ndarray:
@@ -90,7 +89,7 @@ class InMemory(StackDesigns):
         held = np.empty((sum(map(len, self._groups)), len(self._plan.members)))
 
         def predict_fold(job: Job) -> None:
-            slot = self._plan.slot(job.member)
+            slot = self._plan.slots[job.member]
             parameters = split(thetas[job].astype(self._dtype), slot.sizes)
             blocks = self._only[job.fold]
             logs = [label_logs(block, parameters, slot.part) for block in blocks]
@@ -100,7 +99,7 @@ class InMemory(StackDesigns):
         return held
 
     def _losses(self, job: Job, theta: np.ndarray) -> Losses:
-        slot = self._plan.slot(job.member)
+        slot = self._plan.slots[job.member]
         return losses(self._blocks(job), theta, slot.sizes, slot.part)
 
     def _losses_together(self, points: Mapping[Job, np.ndarray]) -> dict[Job, Losses]:
@@ -108,10 +107,10 @@ class InMemory(StackDesigns):
         result = {}
         by_rows: dict[tuple[Job, Layout], list[Job]] = {}
         for job in points:
-            layout = self._plan.slot(job.member).layout
+            layout = self._plan.slots[job.member].layout
             by_rows.setdefault((job._replace(member=ALL), layout), []).append(job)
         for (rows, layout), jobs in by_rows.items():
-            all_positions = [self._plan.slot(job.member).positions for job in jobs]
+            all_positions = [self._plan.slots[job.member].positions for job in jobs]
             thetas = np.zeros((len(jobs), layout.length))
             for theta, positions, job in zip(thetas, all_positions, jobs, strict=True):
                 theta[positions] = points[job]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
@@ -24,8 +24,8 @@ from bayescal.calibrators.base.report import (
     Report,
     concatenate_expected,
     expected_losses,
+    losses_left_out,
     make_report,
-    row_losses,
     uncalibrated_row_losses,
 )
 from bayescal.calibrators.combine.classifier.pair import check_meaning, score
@@ -258,22 +258,17 @@ def _held_out(
     y: np.ndarray,
     weights: np.ndarray | None,
 ) -> np.ndarray | None:
-    """Compute the losses (n,) of rows by fits without their fold; None for a single row."""
     codes = find_positions(y, classes)
     folds = fold_features(rows, codes, np.ones(len(y)) if weights is None else weights, _FOLDS)
-    if folds.count == 1:
-        return None
-    held_out = np.empty(len(folds.fold))
-    for fold in range(folds.count):
-        out = folds.fold == fold
-        training, mass = folds.index[~out], folds.weights[~out]
+
+    def fit(training: np.ndarray, mass: np.ndarray) -> Callable[[AnyArray], AnyArray]:
         if weights is None:
             # Repeat rows, because the calibrator may not take weights.
             training, mass = np.repeat(training, mass.astype(int)), None
-        fitted = fit_calibrator(clone(calibrator), classes, rows[training], y[training], mass)
-        test = folds.index[out]
-        held_out[out] = row_losses(_probabilities(fitted, classes, rows[test]), codes[test])
-    return folds.of_rows(held_out)
+        part = fit_calibrator(clone(calibrator), classes, rows[training], y[training], mass)
+        return partial(_probabilities, part, classes)
+
+    return losses_left_out(folds, rows, codes, fit)
 
 
 def _probabilities(fitted: AnyModel, classes: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -67,6 +67,11 @@ class EffectLayout:
         self._learned = [order.index(index) for index in learned]
 
     @property
+    def by_grouping(self) -> dict[tuple[int, bool], EffectBlock]:
+        """The offsets (False) and the slopes (True) of each grouping; 0 stands for all rows."""
+        return {block[:2]: block for block in self.blocks}
+
+    @property
     def length(self) -> int:
         """The number of effects."""
         return self.blocks[-1].effects.stop

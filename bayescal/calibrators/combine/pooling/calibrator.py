@@ -264,7 +264,12 @@ class PartialPooling(BaseEstimator):
         self.groupings_ = [
             tuple(labels[column] for column in grouping.columns) for grouping in learned.groupings
         ]
-        self.deviations_ = self._deviations()
+        blocks, tau = learned.layout.by_grouping, learned.fit.tau
+        self.deviations_ = {}
+        for number, columns in enumerate(self.groupings_, 1):
+            kinds = blocks.get((number, False)), blocks.get((number, True))
+            offset, slope = (0.0 if block is None else float(tau[block.tau]) for block in kinds)
+            self.deviations_[columns] = offset, slope / self._spread
         self.log_evidence_ = learned.fit.log_evidence
 
     def _to_file(self) -> dict[str, object]:
@@ -340,8 +345,7 @@ class PartialPooling(BaseEstimator):
 
     def predict(self, scores: ArrayLike, *, groups: ArrayLike) -> np.ndarray:
         """Predict the more probable class (m,)."""
-        codes = self.predict_proba(scores, groups=groups).argmax(axis=1)
-        return self.classes_[codes]
+        return self.classes_[self.predict_proba(scores, groups=groups).argmax(axis=1)]
 
     def predict_interval(
         self, scores: ArrayLike, level: float = 0.9, *, groups: ArrayLike
@@ -364,19 +368,12 @@ class PartialPooling(BaseEstimator):
         learned, fit = self._learned, self._in_log
         factor, labels = ndtri((1 + level) / 2), self._column_labels()
         variances = fit.covariance.diagonal(learned.layout)
-        effects = []
+        blocks, effects = learned.layout.by_grouping, []
         for number, grouping in enumerate(learned.groupings):
             names = tuple(labels[column] for column in grouping.columns)
-            slopes = np.zeros(len(grouping.keys))
-            offsets = deviations = slopes
-            for block in learned.layout.blocks:
-                if block.grouping != number + 1:
-                    continue
-                if block.slope:
-                    slopes = fit.theta[block.effects] / self._spread
-                else:
-                    offsets = fit.theta[block.effects]
-                    deviations = np.sqrt(variances[block.effects])
+            at, sloped = blocks[number + 1, False].effects, blocks.get((number + 1, True))
+            offsets, deviations = fit.theta[at], np.sqrt(variances[at])
+            slopes = fit.theta[sloped.effects] / self._spread if sloped else np.zeros_like(offsets)
             rows = zip(
                 grouping.levels(learned.columns),
                 learned.weights[number].tolist(),
@@ -475,16 +472,6 @@ class PartialPooling(BaseEstimator):
 
     def _column_labels(self) -> Sequence[object]:
         return range(self._count) if self._names is None else self._names
-
-    def _deviations(self) -> dict[tuple[object, ...], tuple[float, float]]:
-        deviations = {}
-        for number, columns in enumerate(self.groupings_):
-            pair = [0.0, 0.0]
-            for block in self._learned.layout.blocks:
-                if block.grouping == number + 1:
-                    pair[int(block.slope)] = float(self._learned.fit.tau[block.tau])
-            deviations[columns] = pair[0], pair[1] / self._spread
-        return deviations
 
 
 def _mean_probabilities(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cache, partial, wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import array_api_compat
@@ -15,6 +15,7 @@ from sklearn.base import clone
 
 from bayescal._core.arrays import (
     AnyArray,
+    AnyModel,
     Namespace,
     UserData,
     XArray,
@@ -45,21 +46,10 @@ _METHODS = (
 )
 #: Attributes that may hold strings or objects, for which only NumPy has arrays.
 _NAMES = ("classes_", "feature_names_in_", "label_names_")
-_functions: WeakKeyDictionary[Dispatched, PredictFunction] = WeakKeyDictionary()
+_functions: WeakKeyDictionary[object, PredictFunction] = WeakKeyDictionary()
 
 Method = TypeVar("Method", bound=Callable[..., object])
 E = TypeVar("E")
-
-
-class Dispatched(Protocol):
-    """The interface of estimators whose methods are dispatched."""
-
-    classes_: np.ndarray
-
-    def _takes_arrays(self) -> bool: ...
-    def as_function(self) -> PredictFunction: ...
-    def get_params(self, deep: bool = True) -> dict[str, object]: ...
-    def predict_proba(self, scores: object, /) -> XArray: ...
 
 
 class Location(NamedTuple):
@@ -128,7 +118,7 @@ def published_at_once(fit: Method) -> Method:
     in_memory = y is not None and y.default is inspect.Parameter.empty
 
     @wraps(fit)
-    def run(self: Dispatched, *args: object, **options: object) -> object:
+    def run(self: AnyModel, *args: object, **options: object) -> object:
         draft = object.__new__(_working_class(self, getattr(self, "inputs", None)))
         vars(draft).update(vars(self))
         try:
@@ -194,7 +184,7 @@ def dispatched(method: Method) -> Method:
     answer = partial(_fit if name in _FITS else _predict, method)
 
     @wraps(method)
-    def run(self: Dispatched, *args: object, **options: object) -> object:
+    def run(self: AnyModel, *args: object, **options: object) -> object:
         if not args:
             args = (options.pop(first),) if first in options else ()
         if not args:
@@ -209,8 +199,8 @@ def dispatched(method: Method) -> Method:
 
 
 def _fit(
-    method: Callable[..., object], estimator: Dispatched, x: UserData, /, *args: Any, **options: Any
-) -> Dispatched:
+    method: Callable[..., object], estimator: AnyModel, x: UserData, /, *args: Any, **options: Any
+) -> AnyModel:
     """Fit an estimator, whose attributes become arrays of the library and device of ``x``."""
     location = location_of(x)
     vars(estimator).pop("_fitted_in", None)
@@ -233,7 +223,7 @@ def _fit(
 
 
 def _predict(
-    method: Callable[..., object], estimator: Dispatched, x: UserData, /, *args: Any, **options: Any
+    method: Callable[..., object], estimator: AnyModel, x: UserData, /, *args: Any, **options: Any
 ) -> object:
     """Call a method that is not a fit, and return arrays of the library and device of ``x``."""
     location, name, fitted = location_of(x), method.__name__, as_fitted(estimator)

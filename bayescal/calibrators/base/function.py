@@ -318,23 +318,16 @@ def _merge(arrays: Tree, constants: Tree) -> Tree:
     }
 
 
-def _map_leaves(function: Callable[[AnyArray], AnyArray], tree: Tree) -> Tree:
-    return {
-        name: _map_leaves(function, leaf) if isinstance(leaf, Mapping) else function(leaf)
-        for name, leaf in tree.items()
-    }
+def _map_leaves(function: Callable[[AnyArray], AnyArray], tree: AnyArray) -> AnyArray:
+    if isinstance(tree, Mapping):
+        return {name: _map_leaves(function, leaf) for name, leaf in tree.items()}
+    return function(tree)
 
 
-def _frozen(constants: Tree) -> Hashable:
-    return tuple(
-        (
-            name,
-            _frozen(value)
-            if isinstance(value, Mapping)
-            else (value.dtype.str, value.shape, value.tobytes()),
-        )
-        for name, value in sorted(constants.items())
-    )
+def _frozen(tree: AnyArray) -> Hashable:
+    if isinstance(tree, Mapping):
+        return tuple((name, _frozen(leaf)) for name, leaf in sorted(tree.items()))
+    return tree.dtype.str, tree.shape, tree.tobytes()
 
 
 def _move(array: AnyArray, xp: Namespace | ModuleType, dtype: object, device: object) -> AnyArray:

@@ -223,12 +223,10 @@ def expected_of_probs(probs: XArray, codes: np.ndarray, uncalibrated: XArray | N
             return variance_by_label
         return variance_by_label.mean(axis=1) / variance_by_label.shape[1]
 
-    before = (
-        None
-        if uncalibrated is None
-        else namespace(losses).asarray(uncalibrated, dtype=losses.dtype)
-    )
-    gains = None if before is None else variance(before - losses)
+    gains = None
+    if uncalibrated is not None:
+        before = namespace(losses).asarray(uncalibrated, dtype=losses.dtype)
+        gains = variance(before - losses)
     return Expected(_of_observed(losses, codes), variance(losses), gains)
 
 
@@ -325,14 +323,12 @@ def report_of_moments(
         return mean, float(np.sqrt(max(centered @ moments[1:4] @ centered, 0.0)) / total)
 
     estimates = [mean_and_error(*direction) for direction in ((0, 1, 0), (0, 0, 1), (0, -1, 1))]
-    if len(moments) == 5:
-        return _report(
-            names, sizes, members, estimates, (total, moments[1, 0]), moments[4].tolist()
-        )
-    # The unknown part of the variance is at most as large as the known part: see ``_report``.
-    gain, spread = estimates[2]
-    estimates[2] = gain, float(np.sqrt(2)) * spread
-    return _report(names, sizes, members, estimates, (total, moments[1, 0]))
+    sums = moments[4].tolist() if len(moments) == 5 else None
+    if sums is None:
+        # The unknown part of the variance is at most as large as the known part: see ``_report``.
+        gain, spread = estimates[2]
+        estimates[2] = gain, float(np.sqrt(2)) * spread
+    return _report(names, sizes, members, estimates, (total, moments[1, 0]), sums)
 
 
 def make_report(

@@ -19,11 +19,7 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.random.keys import check_seed
 from bayescal._core.warnings import warn
 from bayescal.calibrators.base.dispatch import dispatched
-from bayescal.calibrators.base.estimator import (
-    check_fitted,
-    report_of_rows,
-    uncalibrated_losses,
-)
+from bayescal.calibrators.base.estimator import check_fitted, report_of_rows, uncalibrated_losses
 from bayescal.calibrators.base.report import Report, losses_left_out, report_of_moments
 from bayescal.calibrators.binary.averaged_beta.calibrator import AveragedBeta
 from bayescal.calibrators.binary.logistic import Logistic
@@ -186,7 +182,6 @@ class Auto(ClassifierMixin, Combination):
     def _hold(
         self, chosen: AnyModel, scores: UserData, y: UserData, sample_weight: UserData
     ) -> Self:
-        """Fit the chosen calibrator and keep it, without a report."""
         fitted = chosen.fit(scores, y, sample_weight)
         self._keep([fitted])
         keep_features(self, fitted)
@@ -260,7 +255,6 @@ class Auto(ClassifierMixin, Combination):
         return part._map_ends(part_state, scores, level)
 
     def _choose(self, columns: int, several: bool) -> AnyModel:
-        """Choose an unfitted calibrator."""
         binary: AnyModel = AveragedBeta(inputs=self.inputs, classes=self.classes)
         if self.inputs == "scores":
             parts = [Logistic(inputs="scores", smoothing="platt"), AveragedBeta()]

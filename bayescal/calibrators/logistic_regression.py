@@ -18,10 +18,9 @@ from bayescal._core.numerics import ignoring_underflow, sigmoids
 from bayescal._core.random.keys import check_seed, seed_of
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.base.draws import ends_of_log_odds, mean_of_draws, over_draws
-from bayescal.calibrators.base.estimator import Estimator
+from bayescal.calibrators.base.estimator import Estimator, keep_status
 from bayescal.calibrators.base.function import PredictFunction, needed
 from bayescal.calibrators.base.parametric import Inference, keep_draws, posterior_of
-from bayescal.calibrators.base.status import keep_status
 from bayescal.data.checks import as_numpy, check_choice, check_level, check_unmasked
 from bayescal.data.kept_rows import keep_rows
 from bayescal.data.labels import read_rows

@@ -109,7 +109,6 @@ def _normalized(name: str) -> str:
 
 
 def _classes() -> dict[str, type]:
-    """Return the public, non-abstract calibrator classes by name."""
     package = sys.modules[__name__.rpartition(".")[0]]
     exported = {name: getattr(package, name) for name in package.__all__}
     kinds = {n: k for n, k in exported.items() if isinstance(k, type) and issubclass(k, Calibrator)}

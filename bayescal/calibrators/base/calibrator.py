@@ -23,9 +23,8 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.random.keys import seed_of
 from bayescal.calibrators.base.dispatch import as_fitted
 from bayescal.calibrators.base.draws import map_rows
-from bayescal.calibrators.base.estimator import Estimator, check_fitted
+from bayescal.calibrators.base.estimator import Estimator, check_fitted, keep_status, remedies
 from bayescal.calibrators.base.function import PredictFunction, Tree, needed
-from bayescal.calibrators.base.status import keep_status, remedies
 from bayescal.data.blocks.reader import block_rows
 from bayescal.data.blocks.stream import Block, Blocks, as_blocks, map_blocks
 from bayescal.data.given import MEMORY, Given, as_source

@@ -155,7 +155,6 @@ def keep_options(estimator: object) -> None:
 
 @cache
 def _option_names(kind: type[BaseEstimator]) -> tuple[str, ...]:
-    """Return the names of the options of a class, read once from its signature."""
     return tuple(kind._get_param_names())
 
 

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import sklearn
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import AnyArray, AnyModel
 from bayescal._core.keywords import ConstructorSignature, new_with_other_words
+from bayescal._core.minimization.optimize import Status
 from bayescal._core.numerics import ignoring_underflow
+from bayescal._core.warnings import warn
 from bayescal.calibrators.base.dispatch import as_fitted, dispatch_methods
 from bayescal.calibrators.base.docstrings import inherit_parameters
 from bayescal.calibrators.base.report import (
@@ -25,6 +28,18 @@ from bayescal.calibrators.base.report import (
     uncalibrated_row_losses,
 )
 from bayescal.data.kept_rows import KeptRows
+
+_SEPARATED = (
+    "the scores separate the labels, so that no finite parameters are best and the last ones are "
+    "kept; use "
+)
+_REMEDY = {
+    Status.LIMIT: "the fit stopped before its optimum; scale the scores or leave out extreme ones",
+    Status.UNBOUNDED: _SEPARATED
+    + "inference='laplace', whose prior keeps them finite, or more data",
+    Status.INVALID: "the objective is not finite; check the scores",
+}
+_WITHOUT_PRIOR = {**_REMEDY, Status.UNBOUNDED: f"{_SEPARATED}more data"}
 
 
 def check_fitted(estimator: AnyModel) -> None:
@@ -74,6 +89,20 @@ def report_of_rows(
         parameters=None if theta is None else int(np.size(theta)),
         status=fitted.status_,
     )
+
+
+def remedies(calibrator: AnyModel) -> dict[Status, str]:
+    """Return the remedy that a warning names for each status."""
+    has_prior = hasattr(calibrator, "inference") and calibrator.inputs != "top_logits"
+    return _REMEDY if has_prior else _WITHOUT_PRIOR
+
+
+def keep_status(estimator: AnyModel, status: Status, remedy: dict[Status, str]) -> None:
+    """Set ``status_``, and warn if the fit did not converge."""
+    estimator.status_ = status.name.lower()
+    if status != Status.CONVERGED:
+        title = estimator._title() if hasattr(estimator, "_title") else type(estimator).__name__
+        warn(f"{title}: {remedy[status]}", ConvergenceWarning)
 
 
 class Estimator:
@@ -159,7 +188,6 @@ class Estimator:
             self.report_  # noqa: B018
 
     def _forget_report(self) -> None:
-        """Discard the report of an earlier fit."""
         vars(self).pop("report_", None)
 
     def _title(self) -> str:
@@ -167,7 +195,6 @@ class Estimator:
         return type(self).__name__
 
     def _member_weights(self) -> dict[str, float]:
-        """Return the weights of averaged calibrators by name."""
         return {}
 
     def __getstate__(self: AnyModel) -> dict[str, object]:

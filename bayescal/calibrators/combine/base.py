@@ -93,7 +93,6 @@ class Combination(Estimator, MetaEstimatorMixin, BaseEstimator, ABC):
         """Compute probabilities at scores of any library in the user's units."""
 
     def _has_ends(self, state: State) -> bool:
-        """Return whether the calibrator has credible intervals."""
         return False
 
 

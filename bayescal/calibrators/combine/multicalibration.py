@@ -16,7 +16,7 @@ from bayescal._core.keywords import ConstructorSignature, new_with_other_words
 from bayescal._core.minimization.optimize import Status
 from bayescal._core.numerics import find_root, ignoring_underflow, sigmoid
 from bayescal.calibrators.base.dispatch import published_at_once
-from bayescal.calibrators.base.status import keep_status
+from bayescal.calibrators.base.estimator import keep_status
 from bayescal.data.checks import check_count, check_real
 from bayescal.data.label_names import label_list
 from bayescal.data.labels import Classes, read_labels
@@ -349,5 +349,4 @@ def _count(probs: ArrayLike) -> int:
 
 
 def _with_all(members: np.ndarray) -> np.ndarray:
-    """Append the group of all rows."""
     return np.concatenate([members, np.ones((len(members), 1), bool)], axis=1)

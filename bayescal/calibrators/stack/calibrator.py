@@ -341,7 +341,9 @@ class StackedScaling(ParametricCalibrator):
         members = 1 if "theta_draws" in state else len(_names(state))
         return 4 * scores.shape[1] * members
 
-    def _best(self, state: State, scores: XArray) -> XArray:
+    def _apply(self, state: State, scores: XArray) -> XArray:
+        if "theta_draws" in state:
+            return super()._apply(state, scores)
         members, stack = _stack(state)
         return mixture(members, stack, state["stack_weights"], scores)
 
@@ -384,7 +386,6 @@ class StackedScaling(ParametricCalibrator):
         return self._computed_once("intervals", self.state_, self._draw)
 
     def _draw(self, state: State) -> State:
-        """Add draws to the state, from the rows that it contains."""
         members, stack = _stack(state)
         scores, weights = state[_SAMPLE], state[_SAMPLE_WEIGHTS]
         sample = Rows(scores, np.zeros(len(scores), int), weights)

@@ -30,9 +30,15 @@ from bayescal.calibrators.multiclass.members import (
     smooth,
 )
 from bayescal.calibrators.multiclass.scale import ScaleLoss, sample_inverse
-from bayescal.calibrators.stack.designs import ALL, Job, Plan, StackDesigns
+from bayescal.calibrators.stack.designs import (
+    ALL,
+    InMemory,
+    Job,
+    Plan,
+    StackDesigns,
+    make_blocks,
+)
 from bayescal.calibrators.stack.folds import fold_rows
-from bayescal.calibrators.stack.in_memory import InMemory, make_blocks
 from bayescal.calibrators.stack.kernels import (
     SMALL,
     FeatureBlock,

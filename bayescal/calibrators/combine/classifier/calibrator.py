@@ -235,7 +235,6 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
     def _fit(
         self, X: UserData, y: np.ndarray, weights: np.ndarray | None, routed: Bunch, show: Progress
     ) -> None:
-        """Fit all classifiers and calibrators."""
         if isinstance(self.estimator, FrozenEstimator):
             show("calibrator", 0, 1)
             self.estimators_ = [self.estimator]
@@ -280,7 +279,6 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         show("fitted", steps, steps)
 
     def _fit_calibrators(self, parts: list[Part]) -> None:
-        """Fit a calibrator to each part of the scores, labels and weights."""
         fit = delayed(fit_calibrator)
         jobs = (fit(self._calibrator(), self.classes_, *part) for part in parts)
         fitted: AnyModel = Parallel(self.n_jobs if len(parts) > 1 else 1)(jobs)
@@ -288,7 +286,6 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         self._held = parts
 
     def _calibrator(self) -> AnyModel:
-        """Make the unfitted calibrator."""
         several = isinstance(self.classes_, list)
         if self.calibrator is not None and not isinstance(self.calibrator, str):
             made: AnyModel = clone(self.calibrator)

@@ -197,10 +197,7 @@ def fit_calibrator(
 
 
 def cross_fitted(
-    calibrator: AnyModel,
-    fitted: list[AnyModel],
-    classes: Any,
-    parts: list[Part],
+    calibrator: AnyModel, fitted: list[AnyModel], classes: Any, parts: list[Part]
 ) -> Report:
     """Report the gain of calibrators on held-out scores, by five more fits of each.
 

@@ -20,7 +20,7 @@ from bayescal._core.minimization.optimize import Status
 from bayescal._core.numerics import effective_size, ignoring_underflow, sigmoid
 from bayescal._core.shapes import Float
 from bayescal.calibrators.base.dispatch import published_at_once
-from bayescal.calibrators.base.status import keep_status
+from bayescal.calibrators.base.estimator import keep_status
 from bayescal.calibrators.combine.pooling.arrow import (
     Arrow,
     EffectBlock,
@@ -60,6 +60,8 @@ _SAME = 1e-9
 _MOST_OTHERS, _MOST_PAIRS = 4000, 16_000_000
 #: Largest standard deviations of log odds for which each rule of quadrature is used.
 _DEVIATIONS = 1, 2, 4, 8, 16
+#: Private attributes of a fit that files contain.
+_KEPT = "inputs", "least", "center", "spread", "names", "count"
 
 
 class GroupEffect(NamedTuple):
@@ -259,7 +261,6 @@ class PartialPooling(BaseEstimator):
         return self
 
     def _publish(self) -> None:
-        """Set the public attributes of the fit."""
         learned, labels = self._learned, self._column_labels()
         self.groupings_ = [
             tuple(labels[column] for column in grouping.columns) for grouping in learned.groupings
@@ -275,13 +276,11 @@ class PartialPooling(BaseEstimator):
     def _to_file(self) -> dict[str, object]:
         """Return the numbers, text and arrays by name that :func:`bayescal.save` writes."""
         learned = self._learned
-        content = {
-            "inputs": self._inputs,
-            "least": self._least,
-            "center": self._center,
-            "spread": self._spread,
-            "names": self._names,
-            "count": self._count,
+        fits = [
+            [list(part) if isinstance(part, Arrow) else part for part in fit]
+            for fit in (learned.fit, self._in_log)
+        ]
+        content = {name: getattr(self, f"_{name}") for name in _KEPT} | {
             "columns": [
                 [None if column.levels is None else [*column.levels], column.cuts]
                 for column in learned.columns
@@ -292,8 +291,8 @@ class PartialPooling(BaseEstimator):
                 for block in learned.layout.blocks
             ],
             "eliminated": learned.layout.grouping,
-            "fit": [list(part) if isinstance(part, Arrow) else part for part in learned.fit],
-            "in_log": [list(part) if isinstance(part, Arrow) else part for part in self._in_log],
+            "fit": fits[0],
+            "in_log": fits[1],
             "weights": learned.weights,
         }
         public = ("classes_", "status_", "n_features_in_", "feature_names_in_")
@@ -301,11 +300,10 @@ class PartialPooling(BaseEstimator):
         return {**{name: known[name] for name in public if name in known}, "learned_": content}
 
     def _from_file(self, content: dict[str, Any]) -> None:
-        """Restore the values that :meth:`_to_file` returned."""
         learned = content.pop("learned_")
         for name, value in content.items():
             setattr(self, name, value)
-        for name in ("inputs", "least", "center", "spread", "names", "count"):
+        for name in _KEPT:
             setattr(self, f"_{name}", learned[name])
         columns = [
             Column(None if levels is None else {v: i for i, v in enumerate(levels)}, cuts)

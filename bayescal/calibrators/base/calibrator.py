@@ -65,11 +65,9 @@ def _precision(given: Given) -> ExitStack:
 class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """Base class of calibrators, of the scores of classifiers of two or more classes.
 
-    A subclass defines ``_domain``, ``_fit`` and ``_apply``, and overrides defaults as needed.
-    ``_fit`` runs in NumPy on the host. It receives checked and converted scores, labels as
-    positions among the classes, and positive weights. It must produce probabilities for one row,
-    constant scores, ties, labels that lack classes, and scores of any size. An integer weight
-    equals repeated rows. The order of rows does not matter, nor does the order of classes.
+    A subclass defines ``_domain``, ``_fit`` and ``_apply``. A fit must produce probabilities for
+    one row, constant scores, ties, labels that lack classes, and scores of any size. The order of
+    rows does not matter, nor does the order of classes.
 
     Parameters
     ----------
@@ -142,18 +140,11 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def _apply(self, state: State, scores: XArray) -> XArray:
-        """Compute probabilities (m, k) at scores in the domain; rows sum to one.
+        """Compute probabilities (m, k) at scores (m,) or (m, k) in the domain; rows sum to one.
 
         Arrays may be of any library that follows the array API standard; ``namespace(scores)``
-        returns its functions.
-
-        Parameters
-        ----------
-        state : dict of arrays
-            ``state_`` of a fitted calibrator with these options, in the library and the floating
-            type of the scores. Booleans and integer scalars are NumPy arrays.
-        scores : array of shape (m,) or (m, k)
-            NumPy arrays are float64.
+        returns its functions. The state is ``state_`` in the library and the floating type of the
+        scores; its booleans and integer scalars are NumPy arrays. NumPy's scores are float64.
         """
 
     def _check_inputs(self) -> None:

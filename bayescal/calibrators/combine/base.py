@@ -35,7 +35,6 @@ class Combination(Estimator, MetaEstimatorMixin, BaseEstimator, ABC):
     """
 
     calibrators_: list[AnyModel] = field(init=False)
-    #: "converged", or the status of the first fit that did not converge.
     status_: str = field(init=False)
 
     def _keep(self, fitted: list[AnyModel]) -> None:

@@ -163,7 +163,6 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
         check_choice(name, "name", tuple(PRESETS))
         return cls(**{**PRESETS[name], **changes})
 
-    @ignoring_underflow
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the regression.
 
@@ -268,7 +267,6 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
         theta = self.state_["theta"]
         return self._check_features(X, reset=False) @ theta[1:] + theta[0]
 
-    @ignoring_underflow
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Compute probabilities (m, 2) of the classes in the order of ``classes_``."""
         check_is_fitted(self)
@@ -288,7 +286,6 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
         best = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[best]
 
-    @ignoring_underflow
     def predict_interval(self, X: ArrayLike, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Compute central credible intervals of the probability of the second class.
 

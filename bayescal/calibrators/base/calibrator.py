@@ -154,7 +154,6 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _check_options(self) -> None:
         """Raise if an option is invalid."""
 
-    @ignoring_underflow
     def fit(
         self,
         scores: ArrayLike | Blocks,
@@ -261,7 +260,6 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             probs = self.apply(self.state_, self._converted(rows))
         return without_absent(probs, rows, self.inputs)
 
-    @ignoring_underflow
     def predict_proba(self, scores: ArrayLike | Blocks) -> Any:
         """Compute the calibrated probabilities of all classes.
 

@@ -177,7 +177,10 @@ def _unfitted(option: object) -> object:
 
 
 def dispatched(method: Method) -> Method:
-    """Wrap a method of an estimator so that its first argument may be of any library."""
+    """Wrap a method of an estimator so that its first argument may be of any library.
+
+    Tiny numbers are rounded to zero, whatever ``np.errstate`` is set.
+    """
     name = method.__name__
     first = inspect.unwrap(method).__code__.co_varnames[1]
     answer = partial(_fit if name in _FITS else _predict, method)
@@ -189,7 +192,8 @@ def dispatched(method: Method) -> Method:
         if not args:
             return method(self, **options)  # Python says which argument is missing.
         try:
-            return answer(self, *args, **options)
+            with np.errstate(under="ignore"):
+                return answer(self, *args, **options)
         except (TypeError, ValueError) as error:
             _explain(error, self, name, first, *args, *options.values())
             raise

@@ -10,7 +10,6 @@ import numpy as np
 from sklearn.base import clone
 
 from bayescal._core.arrays import AnyModel, ArrayLike, to_host
-from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.calibrators.base.dispatch import as_fitted
 from bayescal.calibrators.base.matching import Stages, match_gradients
@@ -54,7 +53,6 @@ class OnlineCalibrator(Calibrator):
     def _check_learns_on(self) -> None:
         """Raise if an option needs all rows at once."""
 
-    @ignoring_underflow
     def partial_fit(
         self,
         scores: ArrayLike | Blocks,

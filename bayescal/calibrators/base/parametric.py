@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, XArray, on_host
-from bayescal._core.numerics import ignoring_underflow, sigmoid
+from bayescal._core.numerics import sigmoid
 from bayescal._core.warnings import SamplingWarning, warn
 from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.calibrators.base.dispatch import as_fitted
@@ -231,7 +231,6 @@ class ParametricCalibrator(Calibrator):
         ends = ends_without_absent(ends, scores, self.inputs)
         return ends if ends.shape[2] > 2 else ends[:, :, 1]
 
-    @ignoring_underflow
     def predict_interval(
         self, scores: ArrayLike, level: float = 0.9
     ) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from bayescal._core.arrays import AnyArray, Array, X, XArray, namespace, on_host
 from bayescal._core.display.tables import html_table
-from bayescal._core.numerics import FLOOR, ignoring_underflow, log_softmax
+from bayescal._core.numerics import FLOOR, log_softmax
 from bayescal.calibrators.base.draws import row_blocks
 from bayescal.data.folds.deal import FoldedRows
 from bayescal.data.scores import Inputs, convert
@@ -150,7 +150,6 @@ class Expected(NamedTuple):
     gain_variance: np.ndarray | None
 
 
-@ignoring_underflow
 def row_losses(probs: XArray, codes: np.ndarray) -> np.ndarray:
     """Compute log losses (n,); for multi-label codes (n, labels), means over labels."""
     return _of_observed(class_losses(_by_class(probs, codes)), codes)
@@ -177,7 +176,6 @@ def losses_left_out(
     return folds.of_rows(losses)
 
 
-@ignoring_underflow
 def uncalibrated_row_losses(rows: XArray, codes: np.ndarray, inputs: Inputs) -> np.ndarray:
     """Compute the log losses (n,) of uncalibrated scores (n, k) or (n, labels)."""
     return _of_observed(_losses_of_scores(rows, codes, inputs), codes)
@@ -196,7 +194,6 @@ def variances(probs: X, values: X) -> X:
     return xp.sum(probs * (values - mean) ** 2, axis=-1)
 
 
-@ignoring_underflow
 def expected_losses(
     predict: Callable[[AnyArray], AnyArray], rows: AnyArray, codes: np.ndarray, inputs: str | None
 ) -> Expected:
@@ -210,7 +207,6 @@ def expected_losses(
     return concatenate_expected(parts)
 
 
-@ignoring_underflow
 def expected_of_probs(probs: XArray, codes: np.ndarray, uncalibrated: XArray | None) -> Expected:
     """Compute losses and variances from probabilities and losses before calibration."""
     probs = _by_class(probs, codes)
@@ -259,7 +255,6 @@ def _of_observed(losses: XArray, codes: np.ndarray) -> np.ndarray:
     return np.where(codes == 1, losses[:, :, 1], losses[:, :, 0]).mean(axis=1)
 
 
-@ignoring_underflow
 def row_losses_of_logits(z: np.ndarray, y: np.ndarray, least: np.ndarray | None) -> np.ndarray:
     """Compute log losses (n,) of logits, or of log probabilities raised to ``least``."""
     return class_losses_of_logits(z, least)[np.arange(len(y)), y]

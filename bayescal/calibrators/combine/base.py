@@ -145,7 +145,6 @@ class Several(ClassifierMixin, Combination):
         keep_features(self, fitted[0])
         self.classes_ = fitted[0].classes_
 
-    @ignoring_underflow
     def fit(
         self, scores: UserData, y: UserData = None, sample_weight: ArrayLike | None = None
     ) -> Self:
@@ -179,7 +178,6 @@ class Several(ClassifierMixin, Combination):
         """Fit clones of the calibrators."""
 
     @abstractmethod
-    @ignoring_underflow
     def predict_proba(self, scores: ArrayLike) -> np.ndarray:
         """Compute calibrated probabilities (m, k), with columns in the order of ``classes_``."""
 

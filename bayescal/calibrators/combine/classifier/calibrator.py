@@ -19,6 +19,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_para
 
 from bayescal._core.arrays import AnyModel, ArrayLike, UserData, namespace, to_host
 from bayescal._core.display.progress import Progress, showing
+from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.warnings import warn
 from bayescal.calibrators.auto import Auto
 from bayescal.calibrators.base.calibrator import Calibrator
@@ -306,6 +307,7 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         return [CalibratedPair(*pair, self.classes_) for pair in pairs]
 
     @cached_property
+    @ignoring_underflow
     def report_(self) -> Report:
         """Report of the gain of calibration in log loss on held-out scores; ``print`` it."""
         check_is_fitted(self)

@@ -286,25 +286,24 @@ class StackedScaling(ParametricCalibrator):
         return state
 
     def _fit_blocks(self, rows: Any) -> State:
+        source, whole, least = rows, rows.whole, rows.reader.least
         if rows.few:
-            every = rows.all()
-            state = self._fit_rows(every)
+            source = rows.all()
+            state = self._fit_rows(source)
             if "held_out_losses" in state:
-                squares = every.weights if rows.whole else every.weights**2
-                plain = row_losses_of_logits(every.scores, every.y, rows.reader.least)
-                given = state["held_out_losses"], plain, every.weights, squares
-                expected = _add_expected(state, rows.whole, rows.reader.least, every)
-                state["held_out_moments"] = np.concatenate([loss_moments(*given), expected["sums"]])
-            return {**state, "rows": np.asarray(rows.n)}
-        names, count = self._choose(rows.units, rows.k)
-        members = [MEMBERS[name] for name in names]
-        stack, mixed, sample = fit_stack_of_blocks(members, rows, count)
-        state = _state(names, stack, sample)
-        if mixed is not None:
-            state["stack_weights"] = mixed.share
-            state["held_out_mean_losses"] = mixed.mean_losses
-            expected = rows.total(partial(_add_expected, state, rows.whole, rows.reader.least))
-            state["held_out_moments"] = np.concatenate([mixed.moments, expected["sums"]])
+                squares = source.weights if whole else source.weights**2
+                plain = row_losses_of_logits(source.scores, source.y, least)
+                given = state["held_out_losses"], plain, source.weights, squares
+                state["held_out_moments"] = loss_moments(*given)
+        else:
+            names, count = self._choose(rows.units, rows.k)
+            members = [MEMBERS[name] for name in names]
+            stack, mixed, sample = fit_stack_of_blocks(members, rows, count)
+            state = {**_state(names, stack, sample), **mixed}
+        if "held_out_moments" in state:
+            expected = source.total(partial(_add_expected, state, whole, least))
+            moments = state["held_out_moments"], expected["sums"]
+            state["held_out_moments"] = np.concatenate(moments)
         return {**state, "rows": np.asarray(rows.n)}
 
     def _publish(self, state: State) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -48,15 +47,6 @@ from bayescal.regression.softmax.objective import split
 _SMALL = 2e-7
 #: Parts of the evaluation of a mixture: its log likelihood, the gradient and minus the Hessian.
 _PARTS = "value", "pull", "gram"
-
-
-class Mixed(NamedTuple):
-    """Weights (members,) of a mixture, mean held-out losses (members,), and moments."""
-
-    share: np.ndarray
-    mean_losses: np.ndarray
-    #: Moments of the losses of rows by a mixture fitted without their fold; see ``_report``.
-    moments: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -117,10 +107,11 @@ class InBlocks(StackDesigns):
 
 def fit_stack_of_blocks(
     members: Sequence[Member], rows: RowBlocks, count: int
-) -> tuple[Stack, Mixed | None, Rows]:
-    """Fit all members to many rows that come in blocks, and mix them.
+) -> tuple[Stack, Sums, Rows]:
+    """Fit all members to many rows that come in blocks, and mix them if there are several folds.
 
-    Also returns at most 1,250 rows that represent all rows.
+    Returns the stack, entries of the state about the mixture, and at most 1,250 rows that represent
+    all rows.
 
     Everything is in double precision, except main directions. The first pass determines the order
     of classes and the first step of the scale; the second, the folds, a sample and the second step
@@ -135,9 +126,8 @@ def fit_stack_of_blocks(
         folded = Folded(plan, order, buckets)
         designs = InBlocks(rows, folded)
         thetas, without = fit_members(designs, plan, sample, rows.units, np.float64, in_turn)
-        mixed = None
-        if folded.buckets.count > 1:
-            mixed = _mix(folded, rows, without, buckets.fold_mass(mass))
+        several = buckets.count > 1
+        mixed = _mix(folded, rows, without, buckets.fold_mass(mass)) if several else {}
         return Stack(scale, plan.basis, thetas), mixed, sample
 
 
@@ -223,7 +213,7 @@ def _losses(folded: Folded, points: Mapping[Job, np.ndarray], rows: Rows) -> Sum
     return sums
 
 
-def _mix(folded: Folded, rows: RowBlocks, thetas: dict[Job, np.ndarray], mass: np.ndarray) -> Mixed:
+def _mix(folded: Folded, rows: RowBlocks, thetas: dict[Job, np.ndarray], mass: np.ndarray) -> Sums:
     """Compute weights of the mixture, and losses of rows by weights fitted without their fold.
 
     Weights start from the weights for the sample.
@@ -247,7 +237,11 @@ def _mix(folded: Folded, rows: RowBlocks, thetas: dict[Job, np.ndarray], mass: n
 
     searches = {name: climb(start, masses[name], _SMALL) for name, start in shares.items()}
     share = run_together(searches, evaluate)[ALL]
-    return Mixed(share, -last["held"] / rows.weight, np.sum([*moments.values()], axis=0))
+    return {
+        "stack_weights": share,
+        "held_out_mean_losses": -last["held"] / rows.weight,
+        "held_out_moments": np.sum([*moments.values()], axis=0),
+    }
 
 
 def _without(

@@ -365,7 +365,6 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
-        tags.array_api_support = True
         return tags
 
 

@@ -399,7 +399,6 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         tags = super().__sklearn_tags__()
         assert tags.classifier_tags is not None
         tags.classifier_tags.multi_class = not self.binary
-        tags.array_api_support = True
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import sklearn
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import AnyArray, AnyModel
@@ -196,6 +197,11 @@ class Estimator:
 
     def _member_weights(self) -> dict[str, float]:
         return {}
+
+    def __sklearn_tags__(self: AnyModel) -> Tags:
+        tags: Tags = super().__sklearn_tags__()
+        tags.array_api_support = True
+        return tags
 
     def __getstate__(self: AnyModel) -> dict[str, object]:
         self._materialize_report()

@@ -10,7 +10,6 @@ from typing import Self, TypeAlias
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, UserData, XArray
@@ -52,11 +51,6 @@ class Combination(Estimator, MetaEstimatorMixin, BaseEstimator, ABC):
         inner = ", ".join(part._title() for part in self.calibrators_)
         return f"{type(self).__name__}({inner})"
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.array_api_support = True
-        return tags
-
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "calibrators_")
 
@@ -68,10 +62,6 @@ class Combination(Estimator, MetaEstimatorMixin, BaseEstimator, ABC):
         -------
         PredictFunction
             ``f(scores)`` equals ``predict_proba(scores)``, on the device of the scores.
-
-        Examples
-        --------
-        See :class:`PredictFunction`.
         """
         check_is_fitted(self)
         return PredictFunction(*self._as_parts(), vars(self)["n_features_in_"])

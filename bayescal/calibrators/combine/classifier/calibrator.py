@@ -432,5 +432,4 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
             inner = get_tags(self.estimator).input_tags
             tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.allow_nan
         tags.classifier_tags.multi_class = not getattr(self.calibrator, "binary", False)
-        tags.array_api_support = True
         return tags

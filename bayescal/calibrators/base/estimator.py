@@ -23,7 +23,7 @@ from bayescal.calibrators.base.dispatch import as_fitted, dispatch_methods
 from bayescal.calibrators.base.docstrings import inherit_parameters
 from bayescal.calibrators.base.report import (
     Report,
-    expected_losses,
+    expected_sums,
     make_report,
     row_losses,
     uncalibrated_row_losses,
@@ -76,10 +76,11 @@ def report_of_rows(
     squares = kept.weights if kept.whole else kept.weights**2
     parts = fitted._member_weights(), losses, uncalibrated, kept.weights, squares
     theta = vars(fitted).get("state_", {}).get("theta")
-    expected, in_sample = None, predict is None
+    sums, in_sample = None, predict is None
     if predict is not None:
-        expected = expected_losses(predict, kept.rows, kept.codes, fitted.inputs)
-    report = make_report(names, sizes, *parts, expected)
+        given = kept.rows, kept.codes, fitted.inputs, kept.weights, squares
+        sums = expected_sums(predict, *given)
+    report = make_report(names, sizes, *parts, sums)
     return replace(
         report,
         helps=None if in_sample else report.helps,

@@ -16,8 +16,7 @@ from bayescal.calibrators.base.parametric import ParametricCalibrator
 from bayescal.calibrators.base.report import (
     Report,
     class_losses_of_logits,
-    expected_of_probs,
-    expected_sums,
+    expected_sums_of_probs,
     loss_moments,
     report_of_moments,
     row_losses_of_logits,
@@ -426,8 +425,8 @@ def _add_expected(state: State, whole: bool, least: np.ndarray | None, rows: Row
     scores, y, weights = rows
     members, stack = _stack(state)
     probs = mixture_on_host(members, stack, state["stack_weights"], scores)
-    expected = expected_of_probs(probs, y, class_losses_of_logits(scores, least))
-    return {"sums": np.array([expected_sums(expected, weights, weights if whole else weights**2)])}
+    given = class_losses_of_logits(scores, least), weights, weights if whole else weights**2
+    return {"sums": expected_sums_of_probs(probs, y, *given)[None]}
 
 
 def _stack(state: State) -> tuple[list[Member], Stack]:

@@ -22,8 +22,7 @@ from bayescal._core.warnings import warn
 from bayescal.calibrators.base.estimator import Estimator
 from bayescal.calibrators.base.report import (
     Report,
-    concatenate_expected,
-    expected_losses,
+    expected_sums,
     losses_left_out,
     make_report,
     uncalibrated_row_losses,
@@ -206,7 +205,8 @@ def cross_fitted(
     several = isinstance(classes, list)
     unfitted = getattr(calibrator, "calibrator", calibrator) if several else calibrator
     inputs = getattr(unfitted, "inputs", None)
-    held_out, uncalibrated, row_weights, expected = [], [], [], []
+    held_out, uncalibrated, row_weights, sums = [], [], [], np.zeros(3)
+    whole = all(mass is None or (mass == np.floor(mass)).all() for *_, mass in parts)
     with warnings.catch_warnings(), sklearn.config_context(array_api_dispatch=False):
         warnings.simplefilter("ignore")  # the fit has already warned
         for fit, (scores, y, weights) in zip(fitted, parts, strict=True):
@@ -228,8 +228,9 @@ def cross_fitted(
             held_out.append(losses)
             if inputs in ("probs", "logits"):
                 uncalibrated.append(uncalibrated_row_losses(rows, codes, inputs))
-            row_weights.append(np.ones(len(rows)) if weights is None else weights)
-            expected.append(expected_losses(predict, rows, codes, inputs))
+            mass = np.ones(len(rows)) if weights is None else weights
+            row_weights.append(mass)
+            sums += expected_sums(predict, rows, codes, inputs, mass, mass if whole else mass**2)
     weights = np.concatenate(row_weights)
     k = len(classes)
     title = fitted[0]._title() if isinstance(fitted[0], Estimator) else type(fitted[0]).__name__
@@ -241,8 +242,8 @@ def cross_fitted(
         None if any(losses is None for losses in held_out) else np.concatenate(held_out),
         np.concatenate(uncalibrated) if uncalibrated else None,
         weights,
-        weights if (weights == np.floor(weights)).all() else weights**2,
-        concatenate_expected(expected),
+        weights if whole else weights**2,
+        sums,
     )
     statuses = [getattr(fit, "status_", "converged") for fit in fitted]
     return replace(report, status=next((s for s in statuses if s != "converged"), "converged"))

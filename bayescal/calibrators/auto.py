@@ -19,8 +19,13 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.random.keys import check_seed
 from bayescal._core.warnings import warn
 from bayescal.calibrators.base.dispatch import dispatched
-from bayescal.calibrators.base.estimator import check_fitted, report_of_rows, uncalibrated_losses
-from bayescal.calibrators.base.report import Report, losses_left_out, report_of_moments
+from bayescal.calibrators.base.estimator import check_fitted, report_of_rows
+from bayescal.calibrators.base.report import (
+    Report,
+    losses_left_out,
+    report_of_moments,
+    uncalibrated_losses,
+)
 from bayescal.calibrators.binary.averaged_beta.calibrator import AveragedBeta
 from bayescal.calibrators.binary.logistic import Logistic
 from bayescal.calibrators.combine.base import Combination, State, keep_features
@@ -305,7 +310,7 @@ class Auto(ClassifierMixin, Combination):
         kept = KeptRows(rows, codes, weights, np.arange(n), *size)
         # The function does not check column names; the rows are in the order of the fit.
         predict = fitted.as_function()
-        uncalibrated = uncalibrated_losses(kept, self.inputs)
+        uncalibrated = uncalibrated_losses(rows, codes, self.inputs)
         return report_of_rows(kept, fitted, held_out, uncalibrated, predict)
 
     def _folds(self, rows: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> FoldedRows:

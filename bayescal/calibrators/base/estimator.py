@@ -26,7 +26,7 @@ from bayescal.calibrators.base.report import (
     expected_sums,
     make_report,
     row_losses,
-    uncalibrated_row_losses,
+    uncalibrated_losses,
 )
 from bayescal.data.kept_rows import KeptRows
 
@@ -47,13 +47,6 @@ def check_fitted(estimator: AnyModel) -> None:
     """Raise scikit-learn's error unless fitted; its own check takes as long as one prediction."""
     if not estimator.__sklearn_is_fitted__():
         check_is_fitted(estimator)
-
-
-def uncalibrated_losses(kept: KeptRows, inputs: str | None) -> np.ndarray | None:
-    """Compute the loss of each row before calibration, if scores are probabilities or logits."""
-    if inputs == "probs" or inputs == "logits":
-        return uncalibrated_row_losses(kept.rows, kept.codes, inputs)
-    return None
 
 
 def report_of_rows(
@@ -177,7 +170,7 @@ class Estimator:
     def _make_report(self: AnyModel, kept: KeptRows) -> Report:
         probs = self._probabilities_of(kept)
         losses = None if probs is None else row_losses(probs, kept.codes)
-        uncalibrated = uncalibrated_losses(kept, getattr(self, "inputs", None))
+        uncalibrated = uncalibrated_losses(kept.rows, kept.codes, getattr(self, "inputs", None))
         return report_of_rows(kept, self, losses, uncalibrated)
 
     def _probabilities_of(self: AnyModel, kept: KeptRows) -> np.ndarray | None:

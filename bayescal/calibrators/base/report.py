@@ -13,7 +13,7 @@ from bayescal._core.display.tables import html_table
 from bayescal._core.numerics import FLOOR, log_softmax
 from bayescal.calibrators.base.draws import row_blocks
 from bayescal.data.folds.deal import FoldedRows
-from bayescal.data.scores import Inputs, convert
+from bayescal.data.scores import convert
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,9 +164,10 @@ def losses_left_out(
     return folds.of_rows(losses)
 
 
-def uncalibrated_row_losses(rows: XArray, codes: np.ndarray, inputs: Inputs) -> np.ndarray:
-    """Compute the log losses (n,) of uncalibrated scores (n, k) or (n, labels)."""
-    return _of_observed(_losses_of_scores(rows, codes, inputs), codes)
+def uncalibrated_losses(rows: AnyArray, codes: np.ndarray, inputs: str | None) -> np.ndarray | None:
+    """Compute the log losses (n,) of scores (n, k) or (n, labels); None for raw scores."""
+    losses = _losses_of_scores(rows, codes, inputs)
+    return None if losses is None else _of_observed(losses, codes)
 
 
 def class_losses(probs: XArray) -> XArray:
@@ -193,9 +194,7 @@ def expected_sums(
     """Sum (3,) the losses of the rows of a fit, and variances under its probabilities."""
     sums = np.zeros(3)
     for part in row_blocks(len(codes), 8 * rows.shape[1]):
-        uncalibrated = None
-        if inputs == "probs" or inputs == "logits":
-            uncalibrated = _losses_of_scores(rows[part], codes[part], inputs)
+        uncalibrated = _losses_of_scores(rows[part], codes[part], inputs)
         given = codes[part], uncalibrated, weights[part], squares[part]
         sums += expected_sums_of_probs(predict(rows[part]), *given)
     return sums
@@ -237,8 +236,13 @@ def _by_class(probs: AnyArray, codes: np.ndarray) -> Array:
     return probs if codes.ndim == 1 else np.stack([1 - probs, probs], axis=2)
 
 
-def _losses_of_scores(rows: AnyArray, codes: np.ndarray, inputs: Inputs) -> AnyArray:
-    """Compute the log losses (n, k) or (n, labels, 2) of all classes before calibration."""
+def _losses_of_scores(rows: AnyArray, codes: np.ndarray, inputs: str | None) -> AnyArray:
+    """Compute the log losses (n, k) or (n, labels, 2) of all classes before calibration.
+
+    None for scores that are neither probabilities nor logits.
+    """
+    if inputs != "probs" and inputs != "logits":
+        return None
     if codes.ndim == 2:
         return np.stack([_losses_of_scores(z[:, None], codes[:, 0], inputs) for z in rows.T], 1)
     least = np.full(max(2, rows.shape[1]), FLOOR)

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import AnyArray, XArray, matmul, namespace, on_host
 from bayescal.calibrators.base.calibrator import State
-from bayescal.calibrators.base.estimator import report_of_rows, uncalibrated_losses
+from bayescal.calibrators.base.estimator import report_of_rows
 from bayescal.calibrators.base.parametric import ParametricCalibrator
 from bayescal.calibrators.base.report import (
     Report,
@@ -20,6 +20,7 @@ from bayescal.calibrators.base.report import (
     loss_moments,
     report_of_moments,
     row_losses_of_logits,
+    uncalibrated_losses,
 )
 from bayescal.calibrators.multiclass.basis import Basis
 from bayescal.calibrators.multiclass.members import Member
@@ -329,7 +330,7 @@ class StackedScaling(ParametricCalibrator):
             return report_of_moments(names, sizes, members, self.state_["held_out_moments"])
         held = vars(self).get("held_out_losses_")
         if held is not None:
-            plain = uncalibrated_losses(kept, self.inputs)
+            plain = uncalibrated_losses(kept.rows, kept.codes, self.inputs)
             # The fit has checked the rows.
             return report_of_rows(kept, self, held[kept.row_numbers], plain, self._probabilities_at)
         return super()._make_report(kept)

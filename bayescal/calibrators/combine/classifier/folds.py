@@ -25,7 +25,7 @@ from bayescal.calibrators.base.report import (
     expected_sums,
     losses_left_out,
     make_report,
-    uncalibrated_row_losses,
+    uncalibrated_losses,
 )
 from bayescal.calibrators.combine.classifier.pair import check_meaning, score
 from bayescal.data.folds.deal import fold_features
@@ -226,8 +226,7 @@ def cross_fitted(
                 codes = find_positions(labels, classes)
                 predict = partial(_probabilities, fit, classes)
             held_out.append(losses)
-            if inputs in ("probs", "logits"):
-                uncalibrated.append(uncalibrated_row_losses(rows, codes, inputs))
+            uncalibrated.append(uncalibrated_losses(rows, codes, inputs))
             mass = np.ones(len(rows)) if weights is None else weights
             row_weights.append(mass)
             sums += expected_sums(predict, rows, codes, inputs, mass, mass if whole else mass**2)
@@ -240,7 +239,7 @@ def cross_fitted(
         (len(weights), k),
         {},
         None if any(losses is None for losses in held_out) else np.concatenate(held_out),
-        np.concatenate(uncalibrated) if uncalibrated else None,
+        None if uncalibrated[0] is None else np.concatenate(uncalibrated),
         weights,
         weights if whole else weights**2,
         sums,

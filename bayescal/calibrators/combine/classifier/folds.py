@@ -217,7 +217,8 @@ def cross_fitted(
             if several:
                 columns = zip(classes, rows.T, labels.T, strict=True)
                 by_label = [_held_out(unfitted, c, z[:, None], t, weights) for c, z, t in columns]
-                losses = None if by_label[0] is None else np.mean(by_label, axis=0)
+                missing = any(part is None for part in by_label)
+                losses = None if missing else np.mean(by_label, axis=0)
                 pairs = zip(labels.T, classes, strict=True)
                 codes = np.stack([find_positions(*pair) for pair in pairs], axis=1)
                 predict = fit.predict_proba

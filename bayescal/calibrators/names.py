@@ -31,22 +31,11 @@ def calibrator_names() -> list[str]:
 
 
 def make_calibrator(name: str, *, argument: str = "calibrator", **options: object) -> AnyModel:
-    """Make an unfitted calibrator from the name of its class.
+    """Make an unfitted calibrator from the name of its class, with ``options``.
 
-    Parameters
-    ----------
-    name : str
-        Name in any case, with or without underscores: "Beta", "venn_abers", "vennabers". "sigmoid"
-        and "platt" are ``Logistic(smoothing="platt")``.
-    argument : str
-        Name of the argument in error messages.
-    **options
-        Options of the calibrator.
-
-    Raises
-    ------
-    ValueError
-        For unknown names; the message lists the known ones.
+    The name may be in any case, with or without underscores: "Beta", "venn_abers", "vennabers".
+    "sigmoid" and "platt" are ``Logistic(smoothing="platt")``. An error about an unknown name calls
+    it by ``argument``, and lists the known ones.
 
     Examples
     --------
@@ -75,13 +64,6 @@ def make_for(name: str, estimator: AnyModel, k: int) -> AnyModel:
     scikit-learn has ("isotonic", "sigmoid" or "platt", and "temperature") take the decision
     function if there is one, as in scikit-learn. Binary calibrators calibrate each of several
     classes against the rest.
-
-    Parameters
-    ----------
-    name : str
-        Name, as in :func:`make_calibrator`.
-    estimator : classifier
-    k : int
 
     Examples
     --------

@@ -53,20 +53,9 @@ def match_gradients(
 ) -> History:
     """Change the weights of a sample so that gradients at a fit are those of all rows.
 
-    Parameters
-    ----------
-    history : History
-        The sample, at each of q rates of forgetting.
-    past : History or None
-        The rows before ``rows`` were added.
-    rows : Source
-        The rows that were added.
-    evaluate : callable
-        Evaluates the fit at scores (n, k) in the domain.
-    domain : str
-        Domain of the calibrator.
-    num_parameters : int
-        More than 2 k parameters mean a matrix.
+    ``history`` is the sample at each of q rates of forgetting, ``past`` that before ``rows`` were
+    added, and ``evaluate`` evaluates the fit at scores (n, k) in the domain. More than 2 k
+    parameters mean a matrix.
     """
     matrix = num_parameters > 2 * rows.k + 1 and rows.k <= _MAX_MATRIX_CLASSES
     gradients = partial(_gradients, evaluate, matrix)

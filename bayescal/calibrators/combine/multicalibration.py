@@ -247,7 +247,8 @@ class Multicalibration(BaseEstimator):
 
     def predict(self, probs: ArrayLike, groups: ArrayLike) -> np.ndarray:
         """Return the more probable class (m,) according to :meth:`predict_proba`."""
-        return self.classes_[self.predict_proba(probs, groups).argmax(axis=1)]
+        codes = self.predict_proba(probs, groups).argmax(axis=1)
+        return self.classes_[codes]
 
     def _read(self, probs: ArrayLike, y: np.ndarray, weights: np.ndarray | None) -> Predictions:
         reading = Reading(tuple(label_list(self.classes_)), has_inputs=False)

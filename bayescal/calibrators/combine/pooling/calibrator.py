@@ -343,7 +343,8 @@ class PartialPooling(BaseEstimator):
 
     def predict(self, scores: ArrayLike, *, groups: ArrayLike) -> np.ndarray:
         """Predict the more probable class (m,)."""
-        return self.classes_[self.predict_proba(scores, groups=groups).argmax(axis=1)]
+        codes = self.predict_proba(scores, groups=groups).argmax(axis=1)
+        return self.classes_[codes]
 
     def predict_interval(
         self, scores: ArrayLike, level: float = 0.9, *, groups: ArrayLike

@@ -193,7 +193,7 @@ class Estimator:
         return {}
 
     def __sklearn_tags__(self: AnyModel) -> Tags:
-        tags: Tags = super().__sklearn_tags__()
+        tags = super().__sklearn_tags__()  # pyright: ignore[reportAttributeAccessIssue]
         tags.array_api_support = True
         return tags
 

@@ -260,10 +260,10 @@ def _held_out(
     folds = fold_features(rows, codes, np.ones(len(y)) if weights is None else weights, _FOLDS)
 
     def fit(training: np.ndarray, mass: np.ndarray) -> Callable[[AnyArray], AnyArray]:
-        if weights is None:
-            # Repeat rows, because the calibrator may not take weights.
-            training, mass = np.repeat(training, mass.astype(int)), None
-        part = fit_calibrator(clone(calibrator), classes, rows[training], y[training], mass)
+        # Rows are repeated if there are no weights, because the calibrator may not take any.
+        index = np.repeat(training, mass.astype(int) if weights is None else 1)
+        given = rows[index], y[index], None if weights is None else mass
+        part = fit_calibrator(clone(calibrator), classes, *given)
         return partial(_probabilities, part, classes)
 
     return losses_left_out(folds, rows, codes, fit)

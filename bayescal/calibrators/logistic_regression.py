@@ -364,6 +364,7 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
+        assert tags.classifier_tags is not None
         tags.classifier_tags.multi_class = False
         return tags
 

@@ -313,7 +313,7 @@ def _total(
     blocks: Sequence[FeatureBlock],
     parameters: Parameters,
     part: slice,
-    map_fn: MapFunction = map,
+    map_fn: MapFunction = in_turn,
 ) -> list[np.ndarray]:
     """Sum what an approximation of the Hessian needs over blocks of rows."""
 

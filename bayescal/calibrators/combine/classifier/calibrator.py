@@ -431,5 +431,6 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         if self.estimator is not None:
             inner = get_tags(self.estimator).input_tags
             tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.allow_nan
+        assert tags.classifier_tags is not None
         tags.classifier_tags.multi_class = not getattr(self.calibrator, "binary", False)
         return tags

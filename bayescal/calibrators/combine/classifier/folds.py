@@ -216,7 +216,9 @@ def cross_fitted(
             weights = None if weights is None else weights[used]
             if several:
                 columns = zip(classes, rows.T, labels.T, strict=True)
-                by_label = [_held_out(unfitted, c, z[:, None], t, weights) for c, z, t in columns]
+                by_label: list[AnyArray] = [
+                    _held_out(unfitted, c, z[:, None], t, weights) for c, z, t in columns
+                ]
                 missing = any(part is None for part in by_label)
                 losses = None if missing else np.mean(by_label, axis=0)
                 pairs = zip(labels.T, classes, strict=True)

@@ -56,12 +56,13 @@ def compute(part: str) -> Iterator[tuple[str, str, Any]]:
     ``part`` is "all", or "few" for the results that a test computes.
     """
     import bayescal as bc
-    from bayescal.calibrators.names import calibrator_names, make_calibrator
+    from bayescal.calibrators.catalog import METHODS
+    from bayescal.calibrators.names import make_calibrator
 
     logits, y = data()
     binary_scores, binary_y, few = logits[:, 1] - logits[:, 0], (y == 1).astype(int), part == "few"
     names = ["AveragedBeta", "Isotonic", "StackedScaling", "Temperature"]
-    for name in names if few else calibrator_names():
+    for name in names if few else METHODS:
         for k in (2, 3):
             calibrator = make_calibrator(name, inputs="logits")
             if getattr(calibrator, "binary", False) and k == 3:

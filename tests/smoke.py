@@ -22,7 +22,8 @@ import numpy as np
 import numpyro.distributions as dist
 
 import bayescal as bc
-from bayescal.calibrators.names import calibrator_names, make_calibrator
+from bayescal.calibrators.catalog import METHODS
+from bayescal.calibrators.names import make_calibrator
 from bayescal.cli import app
 from bayescal.cli._examples import EXAMPLES
 from bayescal.inference import INTEGRATORS
@@ -109,7 +110,7 @@ def main() -> None:
     matplotlib.use("Agg")
     steps: list[tuple[str, Callable[[], None]]] = [("README", run_readme)]
     for run, names in (
-        (run_calibrator, calibrator_names()),
+        (run_calibrator, METHODS),
         (run_integrator, INTEGRATORS),
         (run_plot, [name for name in vars(bc.plots) if name[0] != "_" and name != "style"]),
     ):

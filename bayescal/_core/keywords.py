@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from functools import cache, wraps
-from typing import Self, TypeVar, cast
+from typing import TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., object])
+Made = TypeVar("Made")
 
 #: Names of this package for keywords of other libraries.
 _SYNONYMS = {
@@ -57,17 +58,17 @@ def other_words(function: Function) -> Function:
     return cast(Function, renamed)
 
 
-def accept_other_words(cls: type, options: Mapping[str, object]) -> None:
-    """Let a constructor accept keywords of other libraries for its ``options``.
+def new_with_other_words(cls: type[Made], *_: object, **options: object) -> Made:
+    """Create an instance; its constructor renames keywords of other libraries.
 
-    Called from ``__new__``: it costs nothing until such a keyword is passed.
+    Assigned to ``__new__`` of a class, it costs nothing until such a keyword is passed.
     """
-    if _SYNONYMS.keys().isdisjoint(options) or hasattr(cls.__init__, "_other_words"):
-        return
-    if _SYNONYMS.keys() & options.keys() - {*_parameters(cls.__init__)}:
-        renaming = other_words(cls.__init__)
-        vars(renaming)["_other_words"] = True
-        cls.__init__ = renaming
+    if not (_SYNONYMS.keys().isdisjoint(options) or hasattr(cls.__init__, "_other_words")):
+        if _SYNONYMS.keys() & options.keys() - {*_parameters(cls.__init__)}:
+            renaming = other_words(cls.__init__)
+            vars(renaming)["_other_words"] = True
+            cls.__init__ = renaming
+    return object.__new__(cls)
 
 
 class ConstructorSignature:
@@ -79,17 +80,6 @@ class ConstructorSignature:
     def __get__(self, instance: object, owner: type) -> inspect.Signature:
         signature = inspect.signature(owner.__init__)
         return signature.replace(parameters=[*signature.parameters.values()][1:])
-
-
-class AcceptsOtherWords:
-    """A class whose constructor accepts keywords of other libraries, such as ``n_bins``."""
-
-    __signature__ = ConstructorSignature()
-
-    def __new__(cls, *_: object, **options: object) -> Self:
-        """Create an instance; keywords of other libraries are renamed."""
-        accept_other_words(cls, options)
-        return super().__new__(cls)
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,14 +19,12 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.random.keys import check_seed
 from bayescal._core.warnings import warn
 from bayescal.calibrators.base.dispatch import dispatched
-from bayescal.calibrators.base.estimator import check_fitted
+from bayescal.calibrators.base.estimator import check_fitted, report_of_rows
 from bayescal.calibrators.base.report import (
     Report,
-    expected_losses,
-    make_report,
+    losses_left_out,
     report_of_moments,
-    row_losses,
-    uncalibrated_row_losses,
+    uncalibrated_losses,
 )
 from bayescal.calibrators.binary.averaged_beta.calibrator import AveragedBeta
 from bayescal.calibrators.binary.logistic import Logistic
@@ -38,6 +36,7 @@ from bayescal.data.blocks.stream import Block, as_blocks
 from bayescal.data.checks import SUM_TOLERANCE, as_numpy, check_choice, check_count, check_unmasked
 from bayescal.data.fitted import of_pairs
 from bayescal.data.folds.deal import FoldedRows, fold_features, fold_scores
+from bayescal.data.kept_rows import KeptRows
 from bayescal.data.label_names import column_names, in_order, label_list
 from bayescal.data.labels import read_labels, read_many
 from bayescal.data.scores import Inputs, check_inputs, convert, widen
@@ -158,7 +157,7 @@ class Auto(ClassifierMixin, Combination):
             check_count(self.folds, "folds", 2)
         if np.ndim(y) < 2 and (blocks := as_blocks(scores, y, sample_weight)) is not None:
             columns = next(iter(blocks.each(_count_columns)))
-            return self._hold(*self._choose(columns, False), blocks, None, None)
+            return self._hold(self._choose(columns, False), blocks, None, None)
         device_scores = accelerated(scores)
         if np.ndim(y) < 2:
             scores = widen(scores, self.inputs) if device_scores is None else device_scores
@@ -166,8 +165,8 @@ class Auto(ClassifierMixin, Combination):
         labels = y if not hasattr(y, "detach") else as_numpy(y, "y")
         several = np.ndim(labels) == 2 and np.shape(labels)[1] > 1
         scores = of_pairs(scores, "scores") if several else scores
-        chosen, reason = self._choose(np.shape(scores)[1] if np.ndim(scores) == 2 else 1, several)
-        self._hold(chosen, reason, scores, y, sample_weight)
+        chosen = self._choose(np.shape(scores)[1] if np.ndim(scores) == 2 else 1, several)
+        self._hold(chosen, scores, y, sample_weight)
         if not isinstance(chosen, AveragedBeta):
             on_device = device_scores is not None and isinstance(chosen, StackedScaling)
             if several:
@@ -177,7 +176,7 @@ class Auto(ClassifierMixin, Combination):
                 rows = scores if on_device else self._in_order(scores)
             with float64() if on_device else nullcontext():
                 self.report_ = self._make_held_out_report(
-                    chosen, reason, rows, labels, sample_weight, several
+                    chosen, rows, labels, sample_weight, several
                 )
         return self
 
@@ -186,9 +185,8 @@ class Auto(ClassifierMixin, Combination):
         return in_order(rows.reshape(len(rows), -1), names, self.classes_, "scores")
 
     def _hold(
-        self, chosen: AnyModel, reason: str, scores: UserData, y: UserData, sample_weight: UserData
+        self, chosen: AnyModel, scores: UserData, y: UserData, sample_weight: UserData
     ) -> Self:
-        """Fit the chosen calibrator and keep it, without a report."""
         fitted = chosen.fit(scores, y, sample_weight)
         self._keep([fitted])
         keep_features(self, fitted)
@@ -261,17 +259,16 @@ class Auto(ClassifierMixin, Combination):
         ((part, part_state),) = self._with_states(state)
         return part._map_ends(part_state, scores, level)
 
-    def _choose(self, columns: int, several: bool) -> tuple[AnyModel, str]:
-        """Choose an unfitted calibrator; return it with the reason."""
+    def _choose(self, columns: int, several: bool) -> AnyModel:
         binary: AnyModel = AveragedBeta(inputs=self.inputs, classes=self.classes)
         if self.inputs == "scores":
             parts = [Logistic(inputs="scores", smoothing="platt"), AveragedBeta()]
             binary = Composition(parts, classes=self.classes)
         if several:
-            return MultiLabel(binary), f"{columns} labels"
+            return MultiLabel(binary)
         if columns <= 2:
-            return binary, "two classes"
-        stacked = StackedScaling(
+            return binary
+        return StackedScaling(
             mode=self.mode,
             folds=self.folds,
             inference=self.inference,
@@ -279,12 +276,10 @@ class Auto(ClassifierMixin, Combination):
             classes=self.classes,
             random_state=self.random_state,
         )
-        return stacked, f"{columns} classes"
 
     def _make_held_out_report(
         self,
         chosen: AnyModel,
-        reason: str,
         rows: np.ndarray,
         y: UserData,
         sample_weight: UserData,
@@ -298,44 +293,25 @@ class Auto(ClassifierMixin, Combination):
             rows = rows[used]
         weights, y = weights[used], np.asarray(y)[used]
         codes = y if several else read_labels(y, len(y), self.classes_, len(self.classes_))[1]
+
+        def fit(training: np.ndarray, mass: np.ndarray) -> Callable[[AnyArray], AnyArray]:
+            part: AnyModel = clone(chosen)
+            if not several:
+                part.set_params(classes=tuple(label_list(self.classes_)))
+            part.fit(rows[training], y[training], mass)
+            return part.predict_proba if on_host(rows) else part.as_function()
+
         held_out = getattr(fitted, "held_out_losses_", None)
         if held_out is None:
-            held_out = self._held_out(chosen, rows, y, codes, weights)
-        raw = self.inputs == "scores"
-        uncalibrated = None if raw else uncalibrated_row_losses(rows, codes, self.inputs)
-        sizes = len(rows), rows.shape[1] if several else len(self.classes_)
-        # Integer weights are counts, as in metrics.
-        squares = weights if np.all(weights == np.floor(weights)) else weights**2
-        names, members = (fitted._title(), reason), fitted._member_weights()
+            folds = self._folds(rows, codes, weights)
+            held_out = losses_left_out(folds, rows, codes, fit)
+        n, whole = len(rows), bool((weights == np.floor(weights)).all())
+        size = n, float(weights.sum()), float(weights @ weights), whole
+        kept = KeptRows(rows, codes, weights, np.arange(n), *size)
         # The function does not check column names; the rows are in the order of the fit.
-        expected = expected_losses(fitted.as_function(), rows, codes, self.inputs)
-        return make_report(
-            names, sizes, members, held_out, uncalibrated, weights, squares, expected
-        )
-
-    def _held_out(
-        self,
-        chosen: AnyModel,
-        rows: np.ndarray,
-        y: np.ndarray,
-        codes: np.ndarray,
-        weights: np.ndarray,
-    ) -> np.ndarray | None:
-        """Compute held-out losses (n,) by fits without each fold; None for a single row."""
-        folds = self._folds(rows, codes, weights)
-        if folds.count == 1:
-            return None
-        losses = np.empty(len(folds.fold))
-        for fold in range(folds.count):
-            out = folds.fold == fold
-            training, test = folds.index[~out], folds.index[out]
-            fitted: AnyModel = clone(chosen)
-            if codes.ndim == 1:
-                fitted.set_params(classes=tuple(label_list(self.classes_)))
-            fitted.fit(rows[training], y[training], folds.weights[~out])
-            predict = fitted.predict_proba if on_host(rows) else fitted.as_function()
-            losses[out] = row_losses(predict(rows[test]), codes[test])
-        return folds.of_rows(losses)
+        predict = fitted.as_function()
+        uncalibrated = uncalibrated_losses(rows, codes, self.inputs)
+        return report_of_rows(kept, fitted, held_out, uncalibrated, predict)
 
     def _folds(self, rows: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> FoldedRows:
         """Deal the rows to folds by their content, independently of their order."""

@@ -209,7 +209,6 @@ def _check_predicts(calibrator: AnyModel) -> None:
 
 
 def _digest(described: str, arrays: dict[str, np.ndarray]) -> str:
-    """Compute a digest of the version and of the content of a file."""
     digest = hashlib.sha256(f"{_VERSION}\n{len(described)}\n{described}".encode())
     for name in sorted(arrays):
         value = arrays[name]

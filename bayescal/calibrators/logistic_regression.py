@@ -18,10 +18,9 @@ from bayescal._core.numerics import ignoring_underflow, sigmoids
 from bayescal._core.random.keys import check_seed, seed_of
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.base.draws import ends_of_log_odds, mean_of_draws, over_draws
-from bayescal.calibrators.base.estimator import Estimator
+from bayescal.calibrators.base.estimator import Estimator, keep_status
 from bayescal.calibrators.base.function import PredictFunction, needed
 from bayescal.calibrators.base.parametric import Inference, keep_draws, posterior_of
-from bayescal.calibrators.base.status import keep_status
 from bayescal.data.checks import as_numpy, check_choice, check_level, check_unmasked
 from bayescal.data.kept_rows import keep_rows
 from bayescal.data.labels import read_rows
@@ -164,7 +163,6 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
         check_choice(name, "name", tuple(PRESETS))
         return cls(**{**PRESETS[name], **changes})
 
-    @ignoring_underflow
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the regression.
 
@@ -269,7 +267,6 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
         theta = self.state_["theta"]
         return self._check_features(X, reset=False) @ theta[1:] + theta[0]
 
-    @ignoring_underflow
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Compute probabilities (m, 2) of the classes in the order of ``classes_``."""
         check_is_fitted(self)
@@ -289,7 +286,6 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
         best = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[best]
 
-    @ignoring_underflow
     def predict_interval(self, X: ArrayLike, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Compute central credible intervals of the probability of the second class.
 
@@ -368,8 +364,8 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
+        assert tags.classifier_tags is not None
         tags.classifier_tags.multi_class = False
-        tags.array_api_support = True
         return tags
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
 from difflib import get_close_matches
 
 from bayescal._core.arrays import AnyModel
-from bayescal.calibrators.auto import Auto
-from bayescal.calibrators.base.calibrator import Calibrator
+from bayescal.calibrators.catalog import METHODS
 from bayescal.calibrators.combine.one_vs_rest import OneVsRest
 
 #: Platt scaling with Platt's targets, by scikit-learn's name and by the name of its author.
@@ -18,35 +16,12 @@ _ALIASES = {"sigmoid": _PLATT, "platt": _PLATT}
 _PEERS = "isotonic", "sigmoid", "platt", "temperature"
 
 
-def calibrator_names() -> list[str]:
-    """List the names that :func:`make_calibrator` accepts, sorted.
-
-    Examples
-    --------
-    >>> from bayescal.calibrators.names import calibrator_names
-    >>> "Beta" in calibrator_names()
-    True
-    """
-    return sorted(_classes())
-
-
 def make_calibrator(name: str, *, argument: str = "calibrator", **options: object) -> AnyModel:
-    """Make an unfitted calibrator from the name of its class.
+    """Make an unfitted calibrator from the name of its class, with ``options``.
 
-    Parameters
-    ----------
-    name : str
-        Name in any case, with or without underscores: "Beta", "venn_abers", "vennabers". "sigmoid"
-        and "platt" are ``Logistic(smoothing="platt")``.
-    argument : str
-        Name of the argument in error messages.
-    **options
-        Options of the calibrator.
-
-    Raises
-    ------
-    ValueError
-        For unknown names; the message lists the known ones.
+    The name may be in any case, with or without underscores: "Beta", "venn_abers", "vennabers".
+    "sigmoid" and "platt" are ``Logistic(smoothing="platt")``. An error about an unknown name calls
+    it by ``argument``, and lists the known ones.
 
     Examples
     --------
@@ -54,17 +29,17 @@ def make_calibrator(name: str, *, argument: str = "calibrator", **options: objec
     >>> make_calibrator("structured_vector", inputs="logits")
     StructuredVector(inputs='logits')
     """
-    classes, key = _classes(), _normalized(name)
-    known = {_normalized(cls): (cls, {}) for cls in classes} | _ALIASES
+    key = _normalized(name)
+    known = {_normalized(method): (method, {}) for method in METHODS} | _ALIASES
     if key not in known:
         similar = get_close_matches(key, known, 1)
         hint = f"; did you mean {similar[0]!r}?" if similar else ""
         raise ValueError(
-            f"{argument} must be one of {', '.join([*sorted(classes), *_ALIASES])}, got "
-            f"{name!r}{hint}"
+            f"{argument} must be one of {', '.join([*METHODS, *_ALIASES])}, got {name!r}{hint}"
         )
-    cls, defaults = known[key]
-    return classes[cls](**{**defaults, **options})
+    method, defaults = known[key]
+    cls = getattr(sys.modules[__name__.rpartition(".")[0]], method)
+    return cls(**{**defaults, **options})
 
 
 def make_for(name: str, estimator: AnyModel, k: int) -> AnyModel:
@@ -75,13 +50,6 @@ def make_for(name: str, estimator: AnyModel, k: int) -> AnyModel:
     scikit-learn has ("isotonic", "sigmoid" or "platt", and "temperature") take the decision
     function if there is one, as in scikit-learn. Binary calibrators calibrate each of several
     classes against the rest.
-
-    Parameters
-    ----------
-    name : str
-        Name, as in :func:`make_calibrator`.
-    estimator : classifier
-    k : int
 
     Examples
     --------
@@ -106,11 +74,3 @@ def make_for(name: str, estimator: AnyModel, k: int) -> AnyModel:
 
 def _normalized(name: str) -> str:
     return re.sub(r"[\W_]", "", name).lower()
-
-
-def _classes() -> dict[str, type]:
-    """Return the public, non-abstract calibrator classes by name."""
-    package = sys.modules[__name__.rpartition(".")[0]]
-    exported = {name: getattr(package, name) for name in package.__all__}
-    kinds = {n: k for n, k in exported.items() if isinstance(k, type) and issubclass(k, Calibrator)}
-    return {n: k for n, k in kinds.items() if not inspect.isabstract(k)} | {"Auto": Auto}

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, UserData, XArray, to_host
 from bayescal._core.execution.blas import single_threaded_blas
-from bayescal._core.keywords import AcceptsOtherWords
+from bayescal._core.keywords import ConstructorSignature, new_with_other_words
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.random.keys import seed_of
 from bayescal._core.warnings import AccuracyWarning, warn
@@ -60,7 +60,7 @@ _ERRORS = 0.1
 
 
 @dataclass(eq=False, repr=False)
-class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
+class PriorShift(ClassifierMixin, BaseEstimator):
     r"""Correct calibrated probabilities for label shift: changed class proportions.
 
     Use it when classes are more or less frequent in new data than in the calibration data, but the
@@ -161,6 +161,9 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
     >>> bool(loss[1] < 0.7 * loss[0])
     True
     """
+
+    __new__ = new_with_other_words
+    __signature__ = ConstructorSignature()
 
     calibrator: AnyModel = None
     class_prior: ArrayLike | Distribution | None = None

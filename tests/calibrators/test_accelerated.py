@@ -21,9 +21,9 @@ from bayescal.calibrators.binary import histogram
 from bayescal.calibrators.multiclass import scale
 from bayescal.calibrators.multiclass.members import Layout
 from bayescal.calibrators.neighborhood import kernel as kernel_module
+from bayescal.calibrators.stack import designs, on_device
 from bayescal.calibrators.stack import fit as _stack
 from bayescal.calibrators.stack import folds as _folds
-from bayescal.calibrators.stack import in_memory, on_device
 from bayescal.calibrators.stack import mixture as _mixture
 from bayescal.data import given, rows
 from bayescal.data.order import equal_rows
@@ -224,7 +224,7 @@ def test_stacks_of_many_scores(monkeypatch: pytest.MonkeyPatch, mode: Any) -> No
     np.testing.assert_allclose(p[0], p[1], atol=1e-3)
     losses = [bc.metrics.log_loss(probs, y, weights=w) for probs in p]
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
-    for module in (_stack, in_memory):
+    for module in (_stack, designs):
         monkeypatch.setattr(module, "working_type", lambda size: np.float64)
     monkeypatch.setattr(scale, "_PART", 10**6)
     compare(stacked, z, y, w)

@@ -26,7 +26,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 import bayescal as bc
-from bayescal.calibrators.names import calibrator_names, make_calibrator, make_for
+from bayescal.calibrators.catalog import METHODS
+from bayescal.calibrators.names import make_calibrator, make_for
 from tests.calibrators.cases import all_calibrators
 
 Array = np.ndarray
@@ -51,8 +52,8 @@ def three_classes() -> tuple[Array, Array]:
 
 
 def test_every_calibrator_has_a_name_in_any_writing() -> None:
-    assert set(calibrator_names()) == {"Auto", *(cls.__name__ for cls in all_calibrators())}
-    for name in calibrator_names():
+    assert set(METHODS) == {"Auto", *(cls.__name__ for cls in all_calibrators())}
+    for name in METHODS:
         for spelling in (name, name.lower(), name.upper()):
             assert type(make_calibrator(spelling)).__name__ == name
     assert isinstance(make_calibrator("venn_abers"), bc.VennAbers)

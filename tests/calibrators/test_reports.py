@@ -299,6 +299,8 @@ def test_reports_of_other_scores_and_calibrators() -> None:
     foreign = bc.CalibratedClassifier(LinearSVC(), Plain(), cv=3).fit(X, y).report_
     assert foreign.calibrator == "LogisticRegression"
     assert foreign.log_loss == pytest.approx(raw.log_loss, abs=0.01)
+    lifted = bc.CalibratedClassifier(LinearSVC(), "isotonic", cv=3).fit(X, y + (X[:, 0] > 0))
+    assert lifted.report_.calibrator == "OneVsRest" and lifted.report_.gain is not None
     base = Plain().fit(X[:100], y[:100])
     frozen = bc.CalibratedClassifier(FrozenEstimator(base), bc.Logistic(inputs="logits"))
     z = base.decision_function(X[100:])

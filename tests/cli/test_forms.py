@@ -20,7 +20,7 @@ import pytest
 from typer.testing import CliRunner
 
 import bayescal as bc
-from bayescal.calibrators.names import calibrator_names
+from bayescal.calibrators.catalog import METHODS
 from bayescal.cli import app
 from bayescal.cli.tables import files as _files
 from bayescal.cli.tables import streams as _streams
@@ -208,7 +208,7 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
 
 def test_methods_are_listed() -> None:
     lines = run("methods").stdout.splitlines()
-    assert [line.split()[0] for line in lines] == calibrator_names()
+    assert [line.split()[0] for line in lines] == METHODS
     assert all(len(line.split()) > 3 for line in lines)
     two = [line.split()[0] for line in lines if "two classes" in line[20:45]]
     assert "Isotonic" in two and "Temperature" not in two

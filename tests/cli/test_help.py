@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from bayescal.calibrators.names import calibrator_names
+from bayescal.calibrators.catalog import METHODS
 from bayescal.cli import _COMMANDS, app
 from bayescal.cli._errors import CommandError
 from bayescal.cli.commands.calibrate import _check_method
@@ -107,8 +107,8 @@ def test_methods_are_known_before_they_are_imported() -> None:
     (listed,) = re.findall(r"one of (.*), got", str(caught.value))
     *actual, platt, sigmoid = listed.split(", ")
     assert (platt, sigmoid) == ("platt", "sigmoid")
-    assert sorted(actual) == sorted(calibrator_names())
-    for name in ("Venn_Abers", "VENNABERS", *calibrator_names(), *actual, "sigmoid", "platt"):
+    assert sorted(actual) == sorted(METHODS)
+    for name in ("Venn_Abers", "VENNABERS", *METHODS, *actual, "sigmoid", "platt"):
         _check_method(name)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeVar
@@ -23,9 +23,8 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.random.keys import seed_of
 from bayescal.calibrators.base.dispatch import as_fitted
 from bayescal.calibrators.base.draws import map_rows
-from bayescal.calibrators.base.estimator import Estimator, check_fitted
+from bayescal.calibrators.base.estimator import Estimator, check_fitted, keep_status, remedies
 from bayescal.calibrators.base.function import PredictFunction, Tree, needed
-from bayescal.calibrators.base.status import keep_status, remedies
 from bayescal.data.blocks.reader import block_rows
 from bayescal.data.blocks.stream import Block, Blocks, as_blocks, map_blocks
 from bayescal.data.given import MEMORY, Given, as_source
@@ -53,13 +52,12 @@ Keeps = Literal["order", "argmax", "nothing"]
 Computed = TypeVar("Computed")
 
 
-def _precision(given: Given) -> AbstractContextManager[object]:
+def _precision(given: Given) -> ExitStack:
     """Return the context of a fit, in which accelerators compute in double precision."""
-    if not given.on_device:
-        return nullcontext()
     stack = ExitStack()
-    stack.enter_context(float64())
-    stack.enter_context(jax.numpy_dtype_promotion("standard"))
+    if given.on_device:
+        stack.enter_context(float64())
+        stack.enter_context(jax.numpy_dtype_promotion("standard"))
     return stack
 
 
@@ -67,11 +65,9 @@ def _precision(given: Given) -> AbstractContextManager[object]:
 class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """Base class of calibrators, of the scores of classifiers of two or more classes.
 
-    A subclass defines ``_domain``, ``_fit`` and ``_apply``, and overrides defaults as needed.
-    ``_fit`` runs in NumPy on the host. It receives checked and converted scores, labels as
-    positions among the classes, and positive weights. It must produce probabilities for one row,
-    constant scores, ties, labels that lack classes, and scores of any size. An integer weight
-    equals repeated rows. The order of rows does not matter, nor does the order of classes.
+    A subclass defines ``_domain``, ``_fit`` and ``_apply``. A fit must produce probabilities for
+    one row, constant scores, ties, labels that lack classes, and scores of any size. The order of
+    rows does not matter, nor does the order of classes.
 
     Parameters
     ----------
@@ -144,18 +140,11 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def _apply(self, state: State, scores: XArray) -> XArray:
-        """Compute probabilities (m, k) at scores in the domain; rows sum to one.
+        """Compute probabilities (m, k) at scores (m,) or (m, k) in the domain; rows sum to one.
 
         Arrays may be of any library that follows the array API standard; ``namespace(scores)``
-        returns its functions.
-
-        Parameters
-        ----------
-        state : dict of arrays
-            ``state_`` of a fitted calibrator with these options, in the library and the floating
-            type of the scores. Booleans and integer scalars are NumPy arrays.
-        scores : array of shape (m,) or (m, k)
-            NumPy arrays are float64.
+        returns its functions. The state is ``state_`` in the library and the floating type of the
+        scores; its booleans and integer scalars are NumPy arrays. NumPy's scores are float64.
         """
 
     def _check_inputs(self) -> None:
@@ -165,7 +154,6 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _check_options(self) -> None:
         """Raise if an option is invalid."""
 
-    @ignoring_underflow
     def fit(
         self,
         scores: ArrayLike | Blocks,
@@ -219,19 +207,25 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         self.classes_ = data.classes
         # Dask workers get copies of the estimator, which must not contain rows.
         vars(self).pop("_kept_rows", None)
-        rows, seed = data.rows, self._seed()
-        with _precision(data), threads_of_blas(rows.n, rows.k):
-            fitted = self._add_posterior(self._fit(rows, seed), rows, seed)
+        with _precision(data), threads_of_blas(data.rows.n, data.rows.k):
+            state = self._fit_state(data.rows, data.least, self._seed())
+        self._conclude(state, data, data.kept)
+        return self
+
+    def _fit_state(self, rows: Source, least: np.ndarray | None, seed: int) -> State:
+        """Fit the state that is published, with posterior draws if there is a posterior."""
+        fitted = self._add_posterior(self._fit(rows, seed), rows, seed)
+        state = {name: np.asarray(value) for name, value in fitted.items()}
+        return state if least is None else state | {"least_probabilities": least}
+
+    def _conclude(self, state: State, data: Given, kept: KeptRows) -> None:
+        """Publish the result of a fit, and warn if it did not converge."""
         if data.blocks is not None:
             data.blocks.finish()
-        self._kept_rows, least = data.kept, data.least
-        state = {name: np.asarray(value) for name, value in fitted.items()}
-        if least is not None:
-            state["least_probabilities"] = least
+        self._kept_rows = kept
         status = Status(int(state.get("status", Status.CONVERGED)))
         self._publish(state)
         keep_status(self, status, remedies(self))
-        return self
 
     def _add_posterior(self, state: State, rows: Source, seed: int) -> State:
         """Add posterior draws of the parameters to a fitted state, if there is a posterior."""
@@ -258,12 +252,14 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         return seed_of(getattr(self, "random_state", 0))
 
     def _probabilities_of(self, kept: KeptRows) -> np.ndarray | None:
-        least = self.state_.get("least_probabilities")
-        with np.errstate(over="ignore"):
-            probs = self.apply(self.state_, convert(kept.rows, self.inputs, self.domain, least)[0])
-        return without_absent(probs, kept.rows, self.inputs)
+        return self._probabilities_at(kept.rows)
 
-    @ignoring_underflow
+    def _probabilities_at(self, rows: np.ndarray) -> np.ndarray:
+        """Compute probabilities at checked rows in the user's units."""
+        with np.errstate(over="ignore", under="ignore"):
+            probs = self.apply(self.state_, self._converted(rows))
+        return without_absent(probs, rows, self.inputs)
+
     def predict_proba(self, scores: ArrayLike | Blocks) -> Any:
         """Compute the calibrated probabilities of all classes.
 
@@ -284,21 +280,15 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         if (blocks := as_blocks(scores)) is not None:
             predict = partial(self._predict_block, blocks.names)
             return map_blocks(predict, blocks, scores, len(self.classes_))
-        rows = self._new_rows(scores)
-        values = self._converted(rows)
-        with np.errstate(over="ignore"):
-            return self._answer(self.apply(self.state_, values), rows, scores)
+        return self._answer(self._probabilities_at(self._new_rows(scores)), scores)
 
     def _predict_block(self, names: list[object] | None, block: Block) -> np.ndarray:
         columns = vars(self)["n_features_in_"]
-        rows = block_rows(block, names, self.inputs, columns, self.classes_)
-        values = convert(rows, self.inputs, self.domain, self.state_.get("least_probabilities"))[0]
-        with np.errstate(over="ignore", under="ignore"):
-            return without_absent(self.apply(self.state_, values), rows, self.inputs)
+        return self._probabilities_at(block_rows(block, names, self.inputs, columns, self.classes_))
 
-    def _answer(self, probs: np.ndarray, rows: np.ndarray, scores: object) -> np.ndarray:
-        """Convert probabilities at checked rows to the return value of ``predict_proba``."""
-        return without_absent(probs, rows, self.inputs)
+    def _answer(self, probs: np.ndarray, scores: object) -> np.ndarray:
+        """Convert probabilities to the return value of ``predict_proba``."""
+        return probs
 
     @ignoring_underflow
     def as_function(self) -> PredictFunction:
@@ -409,7 +399,6 @@ class Calibrator(Estimator, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         tags = super().__sklearn_tags__()
         assert tags.classifier_tags is not None
         tags.classifier_tags.multi_class = not self.binary
-        tags.array_api_support = True
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:

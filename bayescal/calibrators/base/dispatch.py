@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import cache, wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
+from functools import cache, partial, wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import array_api_compat
@@ -15,6 +15,7 @@ from sklearn.base import clone
 
 from bayescal._core.arrays import (
     AnyArray,
+    AnyModel,
     Namespace,
     UserData,
     XArray,
@@ -45,21 +46,10 @@ _METHODS = (
 )
 #: Attributes that may hold strings or objects, for which only NumPy has arrays.
 _NAMES = ("classes_", "feature_names_in_", "label_names_")
-_functions: WeakKeyDictionary[Dispatched, PredictFunction] = WeakKeyDictionary()
+_functions: WeakKeyDictionary[object, PredictFunction] = WeakKeyDictionary()
 
 Method = TypeVar("Method", bound=Callable[..., object])
 E = TypeVar("E")
-
-
-class Dispatched(Protocol):
-    """The interface of estimators whose methods are dispatched."""
-
-    classes_: np.ndarray
-
-    def _takes_arrays(self) -> bool: ...
-    def as_function(self) -> PredictFunction: ...
-    def get_params(self, deep: bool = True) -> dict[str, object]: ...
-    def predict_proba(self, scores: object, /) -> XArray: ...
 
 
 class Location(NamedTuple):
@@ -80,6 +70,13 @@ class Location(NamedTuple):
         single = value.dtype == np.float64 and not has_double(self.xp, self.device)
         value = value.astype(np.float32) if single else value
         return self.xp.asarray(np.ascontiguousarray(value), device=self.device)
+
+    def widen(self, x: XArray) -> XArray:
+        """Convert an array to double precision, or integers without it to single precision."""
+        double = has_double(self.xp, self.device)
+        if not double and self.xp.isdtype(x.dtype, "real floating"):
+            return x
+        return self.xp.astype(x, self.xp.float64 if double else self.xp.float32)
 
 
 def location_of(array: XArray) -> Location | None:
@@ -121,7 +118,7 @@ def published_at_once(fit: Method) -> Method:
     in_memory = y is not None and y.default is inspect.Parameter.empty
 
     @wraps(fit)
-    def run(self: Dispatched, *args: object, **options: object) -> object:
+    def run(self: AnyModel, *args: object, **options: object) -> object:
         draft = object.__new__(_working_class(self, getattr(self, "inputs", None)))
         vars(draft).update(vars(self))
         try:
@@ -158,7 +155,6 @@ def keep_options(estimator: object) -> None:
 
 @cache
 def _option_names(kind: type[BaseEstimator]) -> tuple[str, ...]:
-    """Return the names of the options of a class, read once from its signature."""
     return tuple(kind._get_param_names())
 
 
@@ -181,47 +177,77 @@ def _unfitted(option: object) -> object:
 
 
 def dispatched(method: Method) -> Method:
-    """Wrap a method of an estimator so that its first argument may be of any library."""
+    """Wrap a method of an estimator so that its first argument may be of any library.
+
+    Tiny numbers are rounded to zero, whatever ``np.errstate`` is set.
+    """
     name = method.__name__
     first = inspect.unwrap(method).__code__.co_varnames[1]
-
-    def answer(self: Dispatched, x: UserData, *args: Any, **options: Any) -> object:
-        location = location_of(x)
-        if name in _FITS:
-            _fit(self, method, location, x, args, options)
-            keep_options(self)
-            return self
-        fitted = as_fitted(self)
-        if sklearn.get_config()["array_api_dispatch"] and hasattr(x, "shape"):
-            _check_location(self, name, location)
-        if location is None or fitted._takes_arrays():
-            return method(fitted, x, *args, **options)
-        if name == "predict" and hasattr(self, "classes_"):
-            return most_probable(self.classes_, self.predict_proba(x))
-        if name in ("predict_proba", "predict_interval") and hasattr(self, "as_function"):
-            f, values = _function_of(self), _double(location, x)
-            if _is_allowed(self, f, values):
-                if name == "predict_proba":
-                    return f(values)
-                if f.has_interval:
-                    return f.interval(values, *args, **options)
-        with sklearn.config_context(array_api_dispatch=False):
-            result = method(fitted, to_host(x), *args, **options)
-        return location.convert(result)
+    answer = partial(_fit if name in _FITS else _predict, method)
 
     @wraps(method)
-    def run(self: Dispatched, *args: object, **options: object) -> object:
+    def run(self: AnyModel, *args: object, **options: object) -> object:
         if not args:
             args = (options.pop(first),) if first in options else ()
         if not args:
             return method(self, **options)  # Python says which argument is missing.
         try:
-            return answer(self, *args, **options)
+            with np.errstate(under="ignore"):
+                return answer(self, *args, **options)
         except (TypeError, ValueError) as error:
             _explain(error, self, name, first, *args, *options.values())
             raise
 
     return cast("Method", run)
+
+
+def _fit(
+    method: Callable[..., object], estimator: AnyModel, x: UserData, /, *args: Any, **options: Any
+) -> AnyModel:
+    """Fit an estimator, whose attributes become arrays of the library and device of ``x``."""
+    location = location_of(x)
+    vars(estimator).pop("_fitted_in", None)
+    if sklearn.get_config()["array_api_dispatch"]:
+        args = tuple(to_host(value) for value in args)
+        options = {name: to_host(value) for name, value in options.items()}
+    if location is None:
+        method(estimator, x, *args, **options)
+    else:
+        native = estimator._takes_arrays()
+        native |= "device" in getattr(estimator, "sources", ()) and accelerated(x) is not None
+        with sklearn.config_context(array_api_dispatch=native):
+            method(estimator, x if native else to_host(x), *args, **options)
+        for name, value in list(vars(estimator).items()):
+            if name not in (*_NAMES, *estimator.get_params(deep=False)):
+                setattr(estimator, name, location.convert(value) if on_host(value) else value)
+        vars(estimator)["_fitted_in"] = str(location)
+    keep_options(estimator)
+    return estimator
+
+
+def _predict(
+    method: Callable[..., object], estimator: AnyModel, x: UserData, /, *args: Any, **options: Any
+) -> object:
+    """Call a method that is not a fit, and return arrays of the library and device of ``x``."""
+    location, name, fitted = location_of(x), method.__name__, as_fitted(estimator)
+    if sklearn.get_config()["array_api_dispatch"] and hasattr(x, "shape"):
+        _check_location(estimator, name, location)
+    if location is None or fitted._takes_arrays():
+        return method(fitted, x, *args, **options)
+    if name == "predict" and hasattr(estimator, "classes_"):
+        return most_probable(estimator.classes_, estimator.predict_proba(x))
+    if name in ("predict_proba", "predict_interval") and hasattr(estimator, "as_function"):
+        if estimator not in _functions:
+            _functions[estimator] = estimator.as_function()
+        f, values = _functions[estimator], location.widen(x)
+        if _is_allowed(estimator, f, values):
+            if name == "predict_proba":
+                return f(values)
+            if f.has_interval:
+                return f.interval(values, *args, **options)
+    with sklearn.config_context(array_api_dispatch=False):
+        result = method(fitted, to_host(x), *args, **options)
+    return location.convert(result)
 
 
 def _explain(
@@ -247,55 +273,15 @@ def _explain(
         ) from error
 
 
-def _fit(
-    estimator: Dispatched,
-    method: Callable[..., object],
-    location: Location | None,
-    x: XArray,
-    args: tuple[object, ...],
-    options: dict[str, object],
-) -> None:
-    vars(estimator).pop("_fitted_in", None)
-    if sklearn.get_config()["array_api_dispatch"]:
-        args = tuple(to_host(value) for value in args)
-        options = {name: to_host(value) for name, value in options.items()}
-    if location is None:
-        method(estimator, x, *args, **options)
-        return
-    native = estimator._takes_arrays()
-    native |= "device" in getattr(estimator, "sources", ()) and accelerated(x) is not None
-    with sklearn.config_context(array_api_dispatch=native):
-        method(estimator, x if native else to_host(x), *args, **options)
-    for name, value in list(vars(estimator).items()):
-        if name not in (*_NAMES, *estimator.get_params(deep=False)):
-            setattr(estimator, name, location.convert(value) if on_host(value) else value)
-    vars(estimator)["_fitted_in"] = str(location)
-
-
 def _check_location(estimator: object, name: str, location: Location | None) -> None:
     """Raise if the estimator was fitted to arrays of another library or device."""
-    fitted, given = (
-        vars(estimator).get("_fitted_in"),
-        "NumPy" if location is None else str(location),
-    )
+    fitted = vars(estimator).get("_fitted_in")
+    given = "NumPy" if location is None else str(location)
     if fitted not in (None, given):
         raise ValueError(
             f"{type(estimator).__name__}.{name}() must use the same namespace and device as fit, "
             f"{fitted}, got {given}; as_function() accepts any"
         )
-
-
-def _function_of(estimator: Dispatched) -> PredictFunction:
-    if estimator not in _functions:
-        _functions[estimator] = estimator.as_function()
-    return _functions[estimator]
-
-
-def _double(location: Location, x: XArray) -> XArray:
-    xp = location.xp
-    wider = has_double(xp, location.device) or not xp.isdtype(x.dtype, "real floating")
-    wide = xp.float64 if has_double(xp, location.device) else xp.float32
-    return xp.astype(x, wide) if wider else x
 
 
 def _is_allowed(estimator: object, f: PredictFunction, values: XArray) -> bool:

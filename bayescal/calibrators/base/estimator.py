@@ -3,27 +3,44 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import sklearn
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import AnyModel
-from bayescal._core.keywords import AcceptsOtherWords
+from bayescal._core.arrays import AnyArray, AnyModel
+from bayescal._core.keywords import ConstructorSignature, new_with_other_words
+from bayescal._core.minimization.optimize import Status
 from bayescal._core.numerics import ignoring_underflow
+from bayescal._core.warnings import warn
 from bayescal.calibrators.base.dispatch import as_fitted, dispatch_methods
 from bayescal.calibrators.base.docstrings import inherit_parameters
 from bayescal.calibrators.base.report import (
     Report,
-    expected_losses,
+    expected_sums,
     make_report,
     row_losses,
-    uncalibrated_row_losses,
+    uncalibrated_losses,
 )
 from bayescal.data.kept_rows import KeptRows
+
+_SEPARATED = (
+    "the scores separate the labels, so that no finite parameters are best and the last ones are "
+    "kept; use "
+)
+_REMEDY = {
+    Status.LIMIT: "the fit stopped before its optimum; scale the scores or leave out extreme ones",
+    Status.UNBOUNDED: _SEPARATED
+    + "inference='laplace', whose prior keeps them finite, or more data",
+    Status.INVALID: "the objective is not finite; check the scores",
+}
+_WITHOUT_PRIOR = {**_REMEDY, Status.UNBOUNDED: f"{_SEPARATED}more data"}
 
 
 def check_fitted(estimator: AnyModel) -> None:
@@ -32,21 +49,18 @@ def check_fitted(estimator: AnyModel) -> None:
         check_is_fitted(estimator)
 
 
-def uncalibrated_losses(kept: KeptRows, inputs: str | None) -> np.ndarray | None:
-    """Compute the loss of each row before calibration, if scores are probabilities or logits."""
-    if inputs == "probs" or inputs == "logits":
-        return uncalibrated_row_losses(kept.rows, kept.codes, inputs)
-    return None
-
-
 def report_of_rows(
     kept: KeptRows,
     fitted: AnyModel,
     losses: np.ndarray | None,
     uncalibrated: np.ndarray | None,
-    in_sample: bool,
+    predict: Callable[[AnyArray], AnyArray] | None = None,
 ) -> Report:
-    """Make the report of a fit from the losses of kept rows, after and before calibration."""
+    """Make the report of a fit from the losses of kept rows, after and before calibration.
+
+    The losses are those of rows that were left out of a fit if there is a function that computes
+    the probabilities of rows, and otherwise losses in sample.
+    """
     several = kept.codes.ndim == 2
     count = kept.codes.shape[1] if several else len(fitted.classes_)
     reason = "two classes" if count == 2 else f"{count} classes"
@@ -55,16 +69,11 @@ def report_of_rows(
     squares = kept.weights if kept.whole else kept.weights**2
     parts = fitted._member_weights(), losses, uncalibrated, kept.weights, squares
     theta = vars(fitted).get("state_", {}).get("theta")
-    expected = None
-    if not in_sample:
-        # The fit has checked these rows.
-        expected = expected_losses(
-            lambda rows: fitted._probabilities_of(replace(kept, rows=rows)),
-            kept.rows,
-            kept.codes,
-            fitted.inputs,
-        )
-    report = make_report(names, sizes, *parts, expected)
+    sums, in_sample = None, predict is None
+    if predict is not None:
+        given = kept.rows, kept.codes, fitted.inputs, kept.weights, squares
+        sums = expected_sums(predict, *given)
+    report = make_report(names, sizes, *parts, sums)
     return replace(
         report,
         helps=None if in_sample else report.helps,
@@ -77,7 +86,21 @@ def report_of_rows(
     )
 
 
-class Estimator(AcceptsOtherWords):
+def remedies(calibrator: AnyModel) -> dict[Status, str]:
+    """Return the remedy that a warning names for each status."""
+    has_prior = hasattr(calibrator, "inference") and calibrator.inputs != "top_logits"
+    return _REMEDY if has_prior else _WITHOUT_PRIOR
+
+
+def keep_status(estimator: AnyModel, status: Status, remedy: dict[Status, str]) -> None:
+    """Set ``status_``, and warn if the fit did not converge."""
+    estimator.status_ = status.name.lower()
+    if status != Status.CONVERGED:
+        title = estimator._title() if hasattr(estimator, "_title") else type(estimator).__name__
+        warn(f"{title}: {remedy[status]}", ConvergenceWarning)
+
+
+class Estimator:
     """An estimator whose methods accept arrays of any library, and whose fits have a report.
 
     A fit keeps a sample of its rows as ``_kept_rows``, from which the report is made on request.
@@ -92,6 +115,9 @@ class Estimator(AcceptsOtherWords):
     feature_names_in_ : array of str
         Names of the columns, if the data of the fit were a data frame whose names are strings.
     """
+
+    __new__ = new_with_other_words
+    __signature__ = ConstructorSignature()
 
     _kept_rows: KeptRows
     #: Whether the report needs rows of the fit, besides the fitted state.
@@ -144,8 +170,8 @@ class Estimator(AcceptsOtherWords):
     def _make_report(self: AnyModel, kept: KeptRows) -> Report:
         probs = self._probabilities_of(kept)
         losses = None if probs is None else row_losses(probs, kept.codes)
-        uncalibrated = uncalibrated_losses(kept, getattr(self, "inputs", None))
-        return report_of_rows(kept, self, losses, uncalibrated, in_sample=True)
+        uncalibrated = uncalibrated_losses(kept.rows, kept.codes, getattr(self, "inputs", None))
+        return report_of_rows(kept, self, losses, uncalibrated)
 
     def _probabilities_of(self: AnyModel, kept: KeptRows) -> np.ndarray | None:
         """Compute the calibrated probabilities (n, k) of rows of the fit."""
@@ -157,7 +183,6 @@ class Estimator(AcceptsOtherWords):
             self.report_  # noqa: B018
 
     def _forget_report(self) -> None:
-        """Discard the report of an earlier fit."""
         vars(self).pop("report_", None)
 
     def _title(self) -> str:
@@ -165,8 +190,12 @@ class Estimator(AcceptsOtherWords):
         return type(self).__name__
 
     def _member_weights(self) -> dict[str, float]:
-        """Return the weights of averaged calibrators by name."""
         return {}
+
+    def __sklearn_tags__(self: AnyModel) -> Tags:
+        tags = super().__sklearn_tags__()  # pyright: ignore[reportAttributeAccessIssue]
+        tags.array_api_support = True
+        return tags
 
     def __getstate__(self: AnyModel) -> dict[str, object]:
         self._materialize_report()

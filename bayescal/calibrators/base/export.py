@@ -20,14 +20,7 @@ from bayescal.data.checks import check_choice
 from bayescal.data.label_names import label_list
 
 #: Errors that tracing may raise if a format lacks an operation.
-_TRACING_ERRORS = (
-    AttributeError,
-    LookupError,
-    NotImplementedError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+_TRACING_ERRORS = AttributeError, LookupError, RuntimeError, TypeError, ValueError
 
 
 def export(
@@ -113,16 +106,10 @@ def _onnx(f: PredictFunction, calibrator: object, dtype: str) -> bytes:
     scores = ndonnx.argument(shape=("m", f.columns), dtype=getattr(ndonnx, dtype))
     model = ndonnx.build({"scores": scores}, {"probabilities": f(scores)})
     labels = label_list(np.asarray(getattr(calibrator, "classes_", [])))
-    for key, value in (
-        ("classes", json.dumps(labels, default=str)),
-        ("inputs", _inputs(calibrator)),
-    ):
+    inputs = str(getattr(calibrator, "inputs", "features"))
+    for key, value in (("classes", json.dumps(labels, default=str)), ("inputs", inputs)):
         model.metadata_props.add(key=key, value=value)
     return bytes(model.SerializeToString())
-
-
-def _inputs(calibrator: object) -> str:
-    return str(getattr(calibrator, "inputs", "features"))
 
 
 def _stablehlo(f: PredictFunction, calibrator: object, dtype: str) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import nullcontext
 from copy import copy
+from dataclasses import dataclass, field
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -254,22 +255,19 @@ def at_least_single(scores: AnyArray) -> AnyArray:
     return xp.astype(scores, xp.float32) if half else scores
 
 
+@dataclass(frozen=True)
 class _Static:
     """Constants of compiled programs: options, and numbers that determine the computation."""
 
-    def __init__(self, owner: AnyModel, constants: Tree, columns: int) -> None:
-        self.owner, self.constants, self.columns = owner, constants, columns
-        self._key = _options(owner), _frozen(constants), columns
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Static) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
+    key: Hashable
+    owner: AnyModel = field(compare=False)
+    constants: Tree = field(compare=False)
+    columns: int = field(compare=False)
 
 
 def _flatten(f: PredictFunction) -> tuple[tuple[Tree], _Static]:
-    return (f._arrays,), _Static(f._owner, f._constants, f.columns)
+    key = _options(f._owner), _frozen(f._constants), f.columns
+    return (f._arrays,), _Static(key, f._owner, f._constants, f.columns)
 
 
 def _unflatten(
@@ -310,31 +308,23 @@ def _split(state: Tree) -> tuple[Tree, Tree]:
     return arrays, constants
 
 
-def _merge(arrays: Tree, constants: Tree) -> Tree:
-    both = {**constants, **arrays}
-    return {
-        name: _merge(leaf, constants.get(name, {})) if isinstance(leaf, Mapping) else leaf
-        for name, leaf in both.items()
-    }
+def _merge(arrays: AnyArray, constants: Tree) -> AnyArray:
+    if not isinstance(arrays, Mapping):
+        return arrays
+    merged = {name: _merge(leaf, constants.get(name, {})) for name, leaf in arrays.items()}
+    return {**constants, **merged}
 
 
-def _map_leaves(function: Callable[[AnyArray], AnyArray], tree: Tree) -> Tree:
-    return {
-        name: _map_leaves(function, leaf) if isinstance(leaf, Mapping) else function(leaf)
-        for name, leaf in tree.items()
-    }
+def _map_leaves(function: Callable[[AnyArray], AnyArray], tree: AnyArray) -> AnyArray:
+    if isinstance(tree, Mapping):
+        return {name: _map_leaves(function, leaf) for name, leaf in tree.items()}
+    return function(tree)
 
 
-def _frozen(constants: Tree) -> Hashable:
-    return tuple(
-        (
-            name,
-            _frozen(value)
-            if isinstance(value, Mapping)
-            else (value.dtype.str, value.shape, value.tobytes()),
-        )
-        for name, value in sorted(constants.items())
-    )
+def _frozen(tree: AnyArray) -> Hashable:
+    if isinstance(tree, Mapping):
+        return tuple((name, _frozen(leaf)) for name, leaf in sorted(tree.items()))
+    return tree.dtype.str, tree.shape, tree.tobytes()
 
 
 def _move(array: AnyArray, xp: Namespace | ModuleType, dtype: object, device: object) -> AnyArray:

@@ -21,7 +21,7 @@ from bayescal.data.history import History
 from bayescal.data.rows import Rows, Source, Sums
 
 #: Numbers in the scores of the rows whose gradients are computed at once.
-_NUMBERS = 1 << 19
+_NUMBERS = 1 << 17
 #: Rows from which second moments of gradients are computed.
 _MOMENT_ROWS = 1 << 16
 #: Largest number of classes for which gradients with respect to matrices are matched.
@@ -43,44 +43,9 @@ class Stages(NamedTuple):
     first: np.ndarray | None = None
 
 
-class _Gradients(NamedTuple):
-    """Gradients (n, p) of the losses of rows: constants, offsets, slopes or a matrix, temperature.
-
-    The constants are ones, so that the weights of a sample add up to those of all rows.
-    """
-
-    error: np.ndarray
-    features: np.ndarray
-    temperature: np.ndarray
-    matrix: bool
-
-    def total(self, weights: np.ndarray) -> np.ndarray:
-        """Compute the sum (p,) over rows with weights (n,)."""
-        weighted = weights[:, None] * self.error
-        slopes = weighted.T @ self.features if self.matrix else (weighted * self.features).sum(0)
-        parts = weights.sum(), weighted.sum(axis=0), slopes.ravel(), weights @ self.temperature
-        return np.concatenate([np.atleast_1d(part) for part in parts])
-
-    def times(self, step: np.ndarray) -> np.ndarray:
-        """Compute the product (n,) with a vector (p,)."""
-        k = self.error.shape[1]
-        slopes = step[k + 1 : -1]
-        moved = self.error @ slopes.reshape(k, k) if self.matrix else self.error * slopes
-        offsets = self.error @ step[1 : k + 1] + (moved * self.features).sum(axis=1)
-        return step[0] + offsets + self.temperature * step[-1]
-
-    def rows(self) -> np.ndarray:
-        """Return the gradients (n, p)."""
-        n = len(self.error)
-        slopes = self.error * self.features
-        if self.matrix:
-            slopes = (self.error[:, :, None] * self.features[:, None, :]).reshape(n, -1)
-        return np.column_stack([np.ones(n), self.error, slopes, self.temperature])
-
-
 def match_gradients(
     history: History,
-    earlier: History | None,
+    past: History | None,
     rows: Source,
     evaluate: Callable[[np.ndarray], Stages],
     domain: str,
@@ -88,76 +53,67 @@ def match_gradients(
 ) -> History:
     """Change the weights of a sample so that gradients at a fit are those of all rows.
 
-    Parameters
-    ----------
-    history : History
-        The sample, at each of q rates of forgetting.
-    earlier : History or None
-        The rows before ``rows`` were added.
-    rows : Source
-        The rows that were added.
-    evaluate : callable
-        Evaluates the fit at scores (n, k) in the domain.
-    domain : str
-        Domain of the calibrator.
-    num_parameters : int
-        More than 2 k parameters mean a matrix.
+    ``history`` is the sample at each of q rates of forgetting, ``past`` that before ``rows`` were
+    added, and ``evaluate`` evaluates the fit at scores (n, k) in the domain. More than 2 k
+    parameters mean a matrix.
     """
-    k = rows.k
-    matrix = num_parameters > 2 * k + 1 and k <= _MAX_MATRIX_CLASSES
+    matrix = num_parameters > 2 * rows.k + 1 and rows.k <= _MAX_MATRIX_CLASSES
     gradients = partial(_gradients, evaluate, matrix)
     target = rows.total(partial(_new_sums, gradients))["sums"]
-    if earlier is not None:
-        target = target + _sums(gradients, earlier, domain)
+    if past is not None:
+        target = target + _sums(gradients, past, domain)
     missing = target - _sums(gradients, history, domain)
     stride = -(-len(history.y) // _MOMENT_ROWS)
-    sampled = gradients(history.filled(domain)[0][::stride], history.y[::stride]).rows()
+    sampled = gradients(history.filled(domain)[0][::stride], history.y[::stride])
     steps = []
     for weights, difference in zip(history.represented()[::stride].T, missing, strict=True):
         moments = (sampled.T * (weights * stride)) @ sampled
         scale = np.sqrt(np.maximum(np.diag(moments), np.finfo(float).tiny))
         scaled = moments / scale[:, None] / scale + _RIDGE * np.eye(len(scale))
         steps.append(np.linalg.solve(scaled, difference / scale) / scale)
-    changes = np.empty_like(history.factors)
-    for part, values in _parts(gradients, history, domain):
-        changes[part] = np.stack([values.times(step) for step in steps], axis=1)
+    step = np.stack(steps, axis=1)
+    changes = np.concatenate([part @ step for _, part in _parts(gradients, history, domain)])
     factors = history.factors * np.exp(np.clip(changes, -_LARGEST_CHANGE, _LARGEST_CHANGE))
     return history._replace(factors=factors)
 
 
 def _gradients(
     evaluate: Callable[[np.ndarray], Stages], matrix: bool, scores: np.ndarray, y: np.ndarray
-) -> _Gradients:
-    probs, features, first = evaluate(scores)
-    index = np.arange(len(y)), y
+) -> np.ndarray:
+    """Compute gradients (n, p) of losses: constants, offsets, slopes or a matrix, temperature.
+
+    The constants are ones, so that the weights of a sample add up to those of all rows.
+    """
+    (probs, features, first), n = evaluate(scores), len(y)
+    index = np.arange(n), y
     error = np.array(probs)
     error[index] -= 1
-    temperature = np.zeros(len(y))
+    slopes = error * features
+    if matrix:
+        slopes = (error[:, :, None] * features[:, None, :]).reshape(n, -1)
+    temperature = np.zeros(n)
     if first is not None:
         temperature = (first * scores).sum(axis=1) - scores[index]
-    return _Gradients(error, features, temperature, matrix)
+    return np.column_stack([np.ones(n), error, slopes, temperature])
 
 
-def _new_sums(gradients: Callable[..., _Gradients], rows: Rows) -> Sums:
+def _new_sums(gradients: Callable[..., np.ndarray], rows: Rows) -> Sums:
     scores, y, weights = np.asarray(to_host(rows.scores), float), rows.y, rows.weights
     parts = slices(len(y), max(1, _NUMBERS // scores.shape[1]))
-    sums = [gradients(scores[part], y[part]).total(weights[part]) for part in parts]
+    sums = [weights[part] @ gradients(scores[part], y[part]) for part in parts]
     return {"sums": np.sum(sums, axis=0)}
 
 
 def _parts(
-    gradients: AnyArray, history: History, domain: str
-) -> Iterator[tuple[slice, _Gradients]]:
+    gradients: Callable[..., np.ndarray], history: History, domain: str
+) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield slices of the rows of a history, and their gradients."""
     scores = history.filled(domain)[0]
     for part in slices(len(history.y), max(1, _NUMBERS // scores.shape[1])):
         yield part, gradients(scores[part], history.y[part])
 
 
-def _sums(gradients: Callable[..., _Gradients], history: History, domain: str) -> AnyArray:
+def _sums(gradients: Callable[..., np.ndarray], history: History, domain: str) -> AnyArray:
     """Compute sums (q, p) of gradients at each of q rates."""
     weights = history.represented()
-    return sum(
-        np.stack([values.total(column) for column in weights[part].T])
-        for part, values in _parts(gradients, history, domain)
-    )
+    return sum(weights[part].T @ values for part, values in _parts(gradients, history, domain))

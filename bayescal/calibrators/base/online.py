@@ -10,12 +10,9 @@ import numpy as np
 from sklearn.base import clone
 
 from bayescal._core.arrays import AnyModel, ArrayLike, to_host
-from bayescal._core.minimization.optimize import Status
-from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.calibrators.base.dispatch import as_fitted
 from bayescal.calibrators.base.matching import Stages, match_gradients
-from bayescal.calibrators.base.status import keep_status, remedies
 from bayescal.data.blocks.reader import RowBlocks
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.given import BLOCKS, Given, as_source
@@ -56,7 +53,6 @@ class OnlineCalibrator(Calibrator):
     def _check_learns_on(self) -> None:
         """Raise if an option needs all rows at once."""
 
-    @ignoring_underflow
     def partial_fit(
         self,
         scores: ArrayLike | Blocks,
@@ -130,51 +126,41 @@ class OnlineCalibrator(Calibrator):
         earlier = vars(self).get("history_") or self._history_of_fit()
         data = self._read_further(scores, y, classes, sample_weight, earlier)
         k = data.rows.k
-        new = data.rows.total(partial(_compress, data.least), partial(_join, k))
-        batch = History(**new)
-        history, losses = _restore(earlier, len(rates))
-        kept = None
-        if history is None:
+        batch = History(**data.rows.total(partial(_compress, data.least), partial(_join, k)))
+        past, losses = _restore(earlier, len(rates))
+        if past is None:
             history = batch.repeated(len(rates))
         else:
             if auto:
-                losses = _LOSS_MEMORY * losses + self._predictive_losses(history, batch)
-            kept = history.forget(rates)
-            history = kept.join(batch, k)
+                losses = _LOSS_MEMORY * losses + self._predictive_losses(past, batch)
+            past = past.forget(rates)
+            history = past.join(batch, k)
         mix = None
         if auto:
             mix = np.exp(losses.min() - losses)
             mix /= mix.sum()
         seed = self._seed()
         if history.threshold > 0:
-            history = self._match(history, kept, data, mix, seed)
-        rows, least = history.rows(self.domain, mix)
-        fitted = self._add_posterior(self._fit(rows, seed), rows, seed)
-        state = {name: np.asarray(value) for name, value in fitted.items()}
-        if least is not None:
-            state["least_probabilities"] = least
-        if data.blocks is not None:
-            data.blocks.finish()
+            history = self._match(history, past, data, mix, seed)
+        state = self._fit_state(*history.rows(self.domain, mix), seed)
+        self.classes_ = data.classes
         given = history.given(self.inputs, self.n_features_in_, mix)
-        self.classes_, self._kept_rows = data.classes, keep_rows(*given)
-        self._publish(state)
+        self._conclude(state, data, keep_rows(*given))
         self.history_ = _kept(history, losses, np.ones(1) if mix is None else mix, self.inputs)
         if mix is not None:
             self.forgetting_weights_ = mix
-        keep_status(self, Status(int(state.get("status", Status.CONVERGED))), remedies(self))
         return self
 
     def _match(
-        self, history: History, kept: History | None, data: Given, mix: np.ndarray | None, seed: int
+        self, history: History, past: History | None, data: Given, mix: np.ndarray | None, seed: int
     ) -> History:
         """Change the weights of a sample until a fit has the gradients of all rows."""
         for _ in range(_MATCHES):
-            fitted = self._fit(history.rows(self.domain, mix)[0], seed)
-            state = {name: np.asarray(value) for name, value in fitted.items()}
+            state = self._fit(history.rows(self.domain, mix)[0], seed)
             size = int(np.size(state.get("theta", ())))
             evaluate = partial(self._stages, state)
             before = history.factors
-            history = match_gradients(history, kept, data.rows, evaluate, self.domain, size)
+            history = match_gradients(history, past, data.rows, evaluate, self.domain, size)
             if np.abs(history.factors / before - 1).max() < _SMALL_CHANGE:
                 break
         return history
@@ -244,8 +230,7 @@ class OnlineCalibrator(Calibrator):
         """Compute the log loss (q,) of new rows after a fit for each rate of forgetting."""
         losses, rows = np.zeros(len(RATES)), batch.rows(self.domain)[0]
         for i, selected in enumerate(np.eye(len(RATES))):
-            state: State = self._fit(history.rows(self.domain, selected)[0], 0)
-            state = {name: np.asarray(value) for name, value in state.items()}
+            state = self._fit(history.rows(self.domain, selected)[0], 0)
             probs = self.apply(state, rows.scores)[np.arange(rows.n), rows.y]
             losses[i] = rows.weights @ -np.log(np.maximum(probs, np.finfo(float).tiny))
         return losses

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, XArray, on_host
-from bayescal._core.numerics import ignoring_underflow, sigmoid
+from bayescal._core.numerics import sigmoid
 from bayescal._core.warnings import SamplingWarning, warn
 from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.calibrators.base.dispatch import as_fitted
@@ -173,7 +173,7 @@ class ParametricCalibrator(Calibrator):
         """Compute probabilities (m, k), averaged over draws if the state contains draws."""
         if "theta_draws" in state:
             return self._posterior_mean(state, scores)
-        return self._best(state, scores)
+        return self._curves(state, state["theta"], scores)
 
     def _posterior_mean(self, state: State, scores: XArray) -> XArray:
         """Average probabilities (m, k) over draws, from a table where that is accurate."""
@@ -205,19 +205,15 @@ class ParametricCalibrator(Calibrator):
         """Tabulate the posterior mean for scores (m,) or (m, 2), unless it is too steep."""
 
         def log_odds(z: np.ndarray) -> np.ndarray:
-            probs: AnyArray = over_draws(self, state, _scores_at(z, ndim), mean_of_draws)
+            scores = z if ndim == 1 else np.stack([-z / 2, z / 2], axis=1)
+            probs: AnyArray = over_draws(self, state, scores, mean_of_draws)
             zero, one = np.log(np.maximum(probs, np.finfo(float).tiny)).T
             return one - zero
 
         table, accurate = tabulate(log_odds, np.empty(0), _FAR)
         return table if accurate else None
 
-    def _best(self, state: State, scores: XArray) -> XArray:
-        """Compute the probabilities (m, k) of the best parameters."""
-        return self._curves(state, state["theta"], scores)
-
     def _ends(self, state: State, scores: XArray, level: float) -> XArray:
-        """Compute the ends (m, 2, k) of central intervals over draws."""
         return over_draws(self, state, scores, partial(ends_of_draws, level=level))
 
     def _has_ends(self, state: State) -> bool:
@@ -235,7 +231,6 @@ class ParametricCalibrator(Calibrator):
         ends = ends_without_absent(ends, scores, self.inputs)
         return ends if ends.shape[2] > 2 else ends[:, :, 1]
 
-    @ignoring_underflow
     def predict_interval(
         self, scores: ArrayLike, level: float = 0.9
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -266,11 +261,6 @@ class ParametricCalibrator(Calibrator):
         ends = ends_without_absent(ends, rows, self.inputs)
         lower, upper = np.moveaxis(ends if ends.shape[2] > 2 else ends[:, :, 1], 1, 0)
         return lower, upper
-
-
-def _scores_at(z: np.ndarray, ndim: int) -> np.ndarray:
-    """Return scores (m,) or (m, 2) with these log odds."""
-    return z if ndim == 1 else np.stack([-z / 2, z / 2], axis=1)
 
 
 def keep_draws(estimator: AnyModel, draws: Draws) -> State:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, Array, X, XArray, namespace, on_host
 from bayescal._core.display.tables import html_table
-from bayescal._core.numerics import FLOOR, ignoring_underflow, log_softmax
+from bayescal._core.numerics import FLOOR, log_softmax
 from bayescal.calibrators.base.draws import row_blocks
-from bayescal.data.scores import Inputs, convert
+from bayescal.data.folds.deal import FoldedRows
+from bayescal.data.scores import convert
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,28 +138,36 @@ class Report:
         return "\n".join(lines)
 
 
-class Expected(NamedTuple):
-    """Losses of the rows of a fit, and variances under the calibrated probabilities.
-
-    Labels that follow the calibrated probabilities give losses and gains (n,) these variances.
-    ``gain_variance`` is None if the scores are neither probabilities nor logits.
-    """
-
-    losses: np.ndarray
-    loss_variance: np.ndarray
-    gain_variance: np.ndarray | None
-
-
-@ignoring_underflow
 def row_losses(probs: XArray, codes: np.ndarray) -> np.ndarray:
     """Compute log losses (n,); for multi-label codes (n, labels), means over labels."""
     return _of_observed(class_losses(_by_class(probs, codes)), codes)
 
 
-@ignoring_underflow
-def uncalibrated_row_losses(rows: XArray, codes: np.ndarray, inputs: Inputs) -> np.ndarray:
-    """Compute the log losses (n,) of uncalibrated scores (n, k) or (n, labels)."""
-    return _of_observed(_losses_of_scores(rows, codes, inputs), codes)
+def losses_left_out(
+    folds: FoldedRows,
+    rows: AnyArray,
+    codes: np.ndarray,
+    fit: Callable[[np.ndarray, np.ndarray], Callable[[AnyArray], AnyArray]],
+) -> np.ndarray | None:
+    """Compute the losses (n,) of rows by fits without their fold; None for a single row.
+
+    ``fit`` takes the positions and the weights of the other rows, and returns a function that
+    computes probabilities.
+    """
+    if folds.count == 1:
+        return None
+    losses = np.empty(len(folds.fold))
+    for fold in range(folds.count):
+        out = folds.fold == fold
+        predict, test = fit(folds.index[~out], folds.weights[~out]), folds.index[out]
+        losses[out] = row_losses(predict(rows[test]), codes[test])
+    return folds.of_rows(losses)
+
+
+def uncalibrated_losses(rows: AnyArray, codes: np.ndarray, inputs: str | None) -> np.ndarray | None:
+    """Compute the log losses (n,) of scores (n, k) or (n, labels); None for raw scores."""
+    losses = _losses_of_scores(rows, codes, inputs)
+    return None if losses is None else _of_observed(losses, codes)
 
 
 def class_losses(probs: XArray) -> XArray:
@@ -174,23 +183,36 @@ def variances(probs: X, values: X) -> X:
     return xp.sum(probs * (values - mean) ** 2, axis=-1)
 
 
-@ignoring_underflow
-def expected_losses(
-    predict: Callable[[AnyArray], AnyArray], rows: AnyArray, codes: np.ndarray, inputs: str | None
-) -> Expected:
-    """Compute the losses of the rows of a fit and their variances under its probabilities."""
-    parts = []
+def expected_sums(
+    predict: Callable[[AnyArray], AnyArray],
+    rows: AnyArray,
+    codes: np.ndarray,
+    inputs: str | None,
+    weights: np.ndarray,
+    squares: np.ndarray,
+) -> np.ndarray:
+    """Sum (3,) the losses of the rows of a fit, and variances under its probabilities."""
+    sums = np.zeros(3)
     for part in row_blocks(len(codes), 8 * rows.shape[1]):
-        uncalibrated = None
-        if inputs == "probs" or inputs == "logits":
-            uncalibrated = _losses_of_scores(rows[part], codes[part], inputs)
-        parts.append(expected_of_probs(predict(rows[part]), codes[part], uncalibrated))
-    return concatenate_expected(parts)
+        uncalibrated = _losses_of_scores(rows[part], codes[part], inputs)
+        given = codes[part], uncalibrated, weights[part], squares[part]
+        sums += expected_sums_of_probs(predict(rows[part]), *given)
+    return sums
 
 
-@ignoring_underflow
-def expected_of_probs(probs: XArray, codes: np.ndarray, uncalibrated: XArray | None) -> Expected:
-    """Compute losses and variances from probabilities and losses before calibration."""
+def expected_sums_of_probs(
+    probs: XArray,
+    codes: np.ndarray,
+    uncalibrated: XArray | None,
+    weights: np.ndarray,
+    squares: np.ndarray,
+) -> np.ndarray:
+    """Sum (3,) losses, and the variances of losses and gains, with weights and squared weights.
+
+    Labels that follow the calibrated probabilities give losses and gains these variances. That of
+    gains is zero if the scores are neither probabilities nor logits. The sums are a fifth row of
+    moments.
+    """
     probs = _by_class(probs, codes)
     losses = class_losses(probs)
 
@@ -201,20 +223,12 @@ def expected_of_probs(probs: XArray, codes: np.ndarray, uncalibrated: XArray | N
             return variance_by_label
         return variance_by_label.mean(axis=1) / variance_by_label.shape[1]
 
-    before = (
-        None
-        if uncalibrated is None
-        else namespace(losses).asarray(uncalibrated, dtype=losses.dtype)
-    )
-    gains = None if before is None else variance(before - losses)
-    return Expected(_of_observed(losses, codes), variance(losses), gains)
-
-
-def concatenate_expected(parts: Sequence[Expected]) -> Expected:
-    """Concatenate the results for parts of the rows."""
-    losses, loss_variances, gain_variances = zip(*parts, strict=True)
-    gain_variance = None if gain_variances[0] is None else np.concatenate(gain_variances)
-    return Expected(np.concatenate(losses), np.concatenate(loss_variances), gain_variance)
+    gains = np.zeros(len(codes))
+    if uncalibrated is not None:
+        before = namespace(losses).asarray(uncalibrated, dtype=losses.dtype)
+        gains = variance(before - losses)
+    observed = _of_observed(losses, codes)
+    return np.array([weights @ observed, squares @ variance(losses), squares @ gains])
 
 
 def _by_class(probs: AnyArray, codes: np.ndarray) -> Array:
@@ -222,8 +236,13 @@ def _by_class(probs: AnyArray, codes: np.ndarray) -> Array:
     return probs if codes.ndim == 1 else np.stack([1 - probs, probs], axis=2)
 
 
-def _losses_of_scores(rows: AnyArray, codes: np.ndarray, inputs: Inputs) -> AnyArray:
-    """Compute the log losses (n, k) or (n, labels, 2) of all classes before calibration."""
+def _losses_of_scores(rows: AnyArray, codes: np.ndarray, inputs: str | None) -> AnyArray:
+    """Compute the log losses (n, k) or (n, labels, 2) of all classes before calibration.
+
+    None for scores that are neither probabilities nor logits.
+    """
+    if inputs != "probs" and inputs != "logits":
+        return None
     if codes.ndim == 2:
         return np.stack([_losses_of_scores(z[:, None], codes[:, 0], inputs) for z in rows.T], 1)
     least = np.full(max(2, rows.shape[1]), FLOOR)
@@ -239,7 +258,6 @@ def _of_observed(losses: XArray, codes: np.ndarray) -> np.ndarray:
     return np.where(codes == 1, losses[:, :, 1], losses[:, :, 0]).mean(axis=1)
 
 
-@ignoring_underflow
 def row_losses_of_logits(z: np.ndarray, y: np.ndarray, least: np.ndarray | None) -> np.ndarray:
     """Compute log losses (n,) of logits, or of log probabilities raised to ``least``."""
     return class_losses_of_logits(z, least)[np.arange(len(y)), y]
@@ -279,13 +297,6 @@ def loss_moments(
     return np.concatenate([(values @ weights)[None], (values * squares) @ values.T])
 
 
-def expected_sums(expected: Expected, weights: np.ndarray, squares: np.ndarray) -> list[float]:
-    """Compute additive sums (3,) of losses and variances: a fifth row of moments."""
-    variance = 0.0 if expected.gain_variance is None else expected.gain_variance
-    terms = weights * expected.losses, squares * expected.loss_variance, squares * variance
-    return [float(term.sum()) for term in terms]
-
-
 def report_of_moments(
     names: tuple[str, str],
     sizes: tuple[int, int],
@@ -303,14 +314,12 @@ def report_of_moments(
         return mean, float(np.sqrt(max(centered @ moments[1:4] @ centered, 0.0)) / total)
 
     estimates = [mean_and_error(*direction) for direction in ((0, 1, 0), (0, 0, 1), (0, -1, 1))]
-    if len(moments) == 5:
-        return _report(
-            names, sizes, members, estimates, (total, moments[1, 0]), moments[4].tolist()
-        )
-    # The unknown part of the variance is at most as large as the known part: see ``_report``.
-    gain, spread = estimates[2]
-    estimates[2] = gain, float(np.sqrt(2)) * spread
-    return _report(names, sizes, members, estimates, (total, moments[1, 0]))
+    sums = moments[4] if len(moments) == 5 else None
+    if sums is None:
+        # The unknown part of the variance is at most as large as the known part: see ``_report``.
+        gain, spread = estimates[2]
+        estimates[2] = gain, float(np.sqrt(2)) * spread
+    return _report(names, sizes, members, estimates, (total, moments[1, 0]), sums)
 
 
 def make_report(
@@ -321,14 +330,14 @@ def make_report(
     uncalibrated: np.ndarray | None,
     weights: np.ndarray,
     squares: np.ndarray,
-    expected: Expected | None = None,
+    sums: np.ndarray | None = None,
 ) -> Report:
     """Make a report from losses of rows.
 
     ``names`` are the calibrator and the reason for its choice, ``sizes`` the numbers of rows and
     classes. ``held_out`` are losses of rows left out of the fit, ``uncalibrated`` those before
-    calibration, and ``squares`` the sums of squared weights of the rows. ``expected`` is None if
-    ``held_out`` are losses in sample.
+    calibration, and ``squares`` the sums of squared weights of the rows. ``sums`` are those of
+    ``expected_sums``, or None if ``held_out`` are losses in sample.
     """
 
     def mean_and_error(values: np.ndarray | None) -> tuple[float | None, float | None]:
@@ -340,7 +349,6 @@ def make_report(
 
     gain = None if held_out is None or uncalibrated is None else uncalibrated - held_out
     estimates = [mean_and_error(values) for values in (held_out, uncalibrated, gain)]
-    sums = None if expected is None else expected_sums(expected, weights, squares)
     return _report(names, sizes, members, estimates, (weights.sum(), squares.sum()), sums)
 
 
@@ -354,7 +362,7 @@ def _report(
     members: dict[str, float],
     estimates: Sequence[tuple[float | None, float | None]],
     mass: tuple[float, float] | None = None,
-    sums: Sequence[float] | None = None,
+    sums: np.ndarray | None = None,
 ) -> Report:
     """Make a report from means and errors of losses, uncalibrated losses, and gains.
 

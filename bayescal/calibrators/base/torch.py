@@ -36,7 +36,6 @@ def _class() -> type:
                     self.empty[name] = array
 
         def forward(self, scores: Array) -> XArray:
-            """Return calibrated probabilities."""
             arrays = {}
             moved = {name: array.to(scores.device) for name, array in self.empty.items()}
             held = *self.named_buffers(), *self.named_parameters()

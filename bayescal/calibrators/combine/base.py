@@ -10,7 +10,6 @@ from typing import Self, TypeAlias
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, UserData, XArray
@@ -35,7 +34,6 @@ class Combination(Estimator, MetaEstimatorMixin, BaseEstimator, ABC):
     """
 
     calibrators_: list[AnyModel] = field(init=False)
-    #: "converged", or the status of the first fit that did not converge.
     status_: str = field(init=False)
 
     def _keep(self, fitted: list[AnyModel]) -> None:
@@ -53,11 +51,6 @@ class Combination(Estimator, MetaEstimatorMixin, BaseEstimator, ABC):
         inner = ", ".join(part._title() for part in self.calibrators_)
         return f"{type(self).__name__}({inner})"
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.array_api_support = True
-        return tags
-
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "calibrators_")
 
@@ -69,10 +62,6 @@ class Combination(Estimator, MetaEstimatorMixin, BaseEstimator, ABC):
         -------
         PredictFunction
             ``f(scores)`` equals ``predict_proba(scores)``, on the device of the scores.
-
-        Examples
-        --------
-        See :class:`PredictFunction`.
         """
         check_is_fitted(self)
         return PredictFunction(*self._as_parts(), vars(self)["n_features_in_"])
@@ -93,7 +82,6 @@ class Combination(Estimator, MetaEstimatorMixin, BaseEstimator, ABC):
         """Compute probabilities at scores of any library in the user's units."""
 
     def _has_ends(self, state: State) -> bool:
-        """Return whether the calibrator has credible intervals."""
         return False
 
 
@@ -147,7 +135,6 @@ class Several(ClassifierMixin, Combination):
         keep_features(self, fitted[0])
         self.classes_ = fitted[0].classes_
 
-    @ignoring_underflow
     def fit(
         self, scores: UserData, y: UserData = None, sample_weight: ArrayLike | None = None
     ) -> Self:
@@ -181,7 +168,6 @@ class Several(ClassifierMixin, Combination):
         """Fit clones of the calibrators."""
 
     @abstractmethod
-    @ignoring_underflow
     def predict_proba(self, scores: ArrayLike) -> np.ndarray:
         """Compute calibrated probabilities (m, k), with columns in the order of ``classes_``."""
 

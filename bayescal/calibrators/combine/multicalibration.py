@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -12,11 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike
 from bayescal._core.binning import equal_width_cell
-from bayescal._core.keywords import AcceptsOtherWords
+from bayescal._core.keywords import ConstructorSignature, new_with_other_words
 from bayescal._core.minimization.optimize import Status
 from bayescal._core.numerics import find_root, ignoring_underflow, sigmoid
 from bayescal.calibrators.base.dispatch import published_at_once
-from bayescal.calibrators.base.status import keep_status
+from bayescal.calibrators.base.estimator import keep_status
 from bayescal.data.checks import check_count, check_real
 from bayescal.data.label_names import label_list
 from bayescal.data.labels import Classes, read_labels
@@ -35,14 +35,8 @@ _LEAST = 1e-12
 _TIE = 1e-9
 
 
-class _Patch(NamedTuple):
-    group: int
-    bin: int
-    shift: float
-
-
 @dataclass(eq=False, repr=False)
-class Multicalibration(AcceptsOtherWords, BaseEstimator):
+class Multicalibration(BaseEstimator):
     r"""Multicalibration of binary probabilities over groups that may overlap.
 
     A cell is the intersection of a group (or all rows) with a bin of equal width of the current
@@ -132,6 +126,9 @@ class Multicalibration(AcceptsOtherWords, BaseEstimator):
     (0.084, 0.019)
     """
 
+    __new__ = new_with_other_words
+    __signature__ = ConstructorSignature()
+
     bins: int = 10
     tolerance: float | None = None
     max_iter: int = 1000
@@ -213,7 +210,7 @@ class Multicalibration(AcceptsOtherWords, BaseEstimator):
             patches.append(state.patch(*worst[1:]))
             losses.append(state.loss())
         self.bins_ = bins
-        self.patches_, self.losses_ = [tuple(patch) for patch in patches], np.array(losses)
+        self.patches_, self.losses_ = patches, np.array(losses)
         self.violation_, self.n_iter_ = worst[0], len(patches)
         reached = self.violation_ <= self.tolerance_
         keep_status(self, Status.CONVERGED if reached else Status.LIMIT, _REMEDY)
@@ -245,7 +242,7 @@ class Multicalibration(AcceptsOtherWords, BaseEstimator):
         for group, cell, shift in self.patches_:
             bin_of_row = equal_width_cell(p, bins, np, precision)
             rows = _rows(members[:, group], bin_of_row, cell, bins)
-            p[rows] = _moved(p[rows], shift)
+            p[rows] = _probability(_log_odds(p[rows]) + shift)
         return np.stack([1 - p, p], axis=1)
 
     def predict(self, probs: ArrayLike, groups: ArrayLike) -> np.ndarray:
@@ -292,18 +289,18 @@ class _BoostingState:
         group, cell = np.argwhere(violation >= largest * (1 - _TIE))[0]
         return largest, int(self.order[group]), int(cell)
 
-    def patch(self, group: int, cell: int) -> _Patch:
-        """Patch a cell by its best shift."""
+    def patch(self, group: int, cell: int) -> tuple[int, int, float]:
+        """Patch a cell by its best shift, and return both."""
         rows = np.flatnonzero(_rows(self.members[:, group], self.cell, cell, self.bins))
         shift = _best_shift(self.p[rows], self.y[rows], self.w[rows])
         before = self.cell[rows]
-        self.p[rows] = _moved(self.p[rows], shift)
+        self.p[rows] = _probability(_log_odds(self.p[rows]) + shift)
         self.cell[rows] = equal_width_cell(self.p[rows], self.bins, np, self.precision)
         touched = np.zeros(self.bins, bool)
         touched[before] = touched[self.cell[rows]] = True
         sums = self._sums_of(np.flatnonzero(touched[self.cell]))
         self.sums[..., touched] = sums[..., touched]
-        return _Patch(group, cell, shift)
+        return group, cell, shift
 
     def _sums_of(self, rows: np.ndarray | slice) -> np.ndarray:
         """Sum weights and errors (2, groups, bins) of the selected rows."""
@@ -320,18 +317,13 @@ def _rows(member: np.ndarray, cell: np.ndarray, wanted: int, bins: int) -> np.nd
     return member if wanted == bins else member & (cell == wanted)
 
 
-def _moved(p: np.ndarray, shift: float) -> np.ndarray:
-    """Shift the log odds of probabilities."""
-    return _probability(_log_odds(p), shift)
-
-
 def _log_odds(p: np.ndarray) -> np.ndarray:
     p = np.clip(p, _LEAST, 1 - _LEAST)
     return np.log(p) - np.log1p(-p)
 
 
-def _probability(log_odds: np.ndarray, shift: float) -> np.ndarray:
-    return np.clip(sigmoid(log_odds + shift), _LEAST, 1 - _LEAST)
+def _probability(log_odds: np.ndarray) -> np.ndarray:
+    return np.clip(sigmoid(log_odds), _LEAST, 1 - _LEAST)
 
 
 def _best_shift(p: np.ndarray, y: np.ndarray, w: np.ndarray) -> float:
@@ -339,7 +331,7 @@ def _best_shift(p: np.ndarray, y: np.ndarray, w: np.ndarray) -> float:
     log_odds = _log_odds(p)
 
     def excess(shift: float) -> float:
-        return float(w @ (y - _probability(log_odds, shift))) - shift
+        return float(w @ (y - _probability(log_odds + shift))) - shift
 
     # Errors decrease with the shift, so the error at zero bounds the root.
     bound = excess(0.0)
@@ -358,5 +350,4 @@ def _count(probs: ArrayLike) -> int:
 
 
 def _with_all(members: np.ndarray) -> np.ndarray:
-    """Append the group of all rows."""
     return np.concatenate([members, np.ones((len(members), 1), bool)], axis=1)

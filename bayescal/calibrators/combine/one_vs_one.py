@@ -114,6 +114,5 @@ class OneVsOne(BinaryReduction):
         return coupled / xp.sum(coupled, axis=1, keepdims=True)
 
     def _between(self, scores: XArray, i: int, j: int) -> XArray:
-        """Compute the scores that the calibrator of a pair takes."""
         first, second = scores[:, i], scores[:, j]
         return self._binary_scores(first, second, log_sigmoids(second - first)[1])

@@ -11,24 +11,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import AnyArray, XArray, matmul, namespace, on_host
 from bayescal.calibrators.base.calibrator import State
-from bayescal.calibrators.base.estimator import report_of_rows, uncalibrated_losses
+from bayescal.calibrators.base.estimator import report_of_rows
 from bayescal.calibrators.base.parametric import ParametricCalibrator
 from bayescal.calibrators.base.report import (
     Report,
     class_losses_of_logits,
-    expected_of_probs,
-    expected_sums,
+    expected_sums_of_probs,
     loss_moments,
     report_of_moments,
     row_losses_of_logits,
+    uncalibrated_losses,
 )
 from bayescal.calibrators.multiclass.basis import Basis
 from bayescal.calibrators.multiclass.members import Member
-from bayescal.calibrators.stack.draws import apply_steps, draw_jointly
+from bayescal.calibrators.stack.draws import apply_draws, draw_jointly
 from bayescal.calibrators.stack.fit import (
     MANY,
     Stack,
-    apply_draws,
     count_units,
     fit_stack,
     mixture,
@@ -287,25 +286,24 @@ class StackedScaling(ParametricCalibrator):
         return state
 
     def _fit_blocks(self, rows: Any) -> State:
+        source, whole, least = rows, rows.whole, rows.reader.least
         if rows.few:
-            every = rows.all()
-            state = self._fit_rows(every)
+            source = rows.all()
+            state = self._fit_rows(source)
             if "held_out_losses" in state:
-                squares = every.weights if rows.whole else every.weights**2
-                plain = row_losses_of_logits(every.scores, every.y, rows.reader.least)
-                given = state["held_out_losses"], plain, every.weights, squares
-                expected = _add_expected(state, rows.whole, rows.reader.least, every)
-                state["held_out_moments"] = np.concatenate([loss_moments(*given), expected["sums"]])
-            return {**state, "rows": np.asarray(rows.n)}
-        names, count = self._choose(rows.units, rows.k)
-        members = [MEMBERS[name] for name in names]
-        stack, mixed, sample = fit_stack_of_blocks(members, rows, count)
-        state = _state(names, stack, sample)
-        if mixed is not None:
-            state["stack_weights"] = mixed.share
-            state["held_out_mean_losses"] = mixed.mean_losses
-            expected = rows.total(partial(_add_expected, state, rows.whole, rows.reader.least))
-            state["held_out_moments"] = np.concatenate([mixed.moments, expected["sums"]])
+                squares = source.weights if whole else source.weights**2
+                plain = row_losses_of_logits(source.scores, source.y, least)
+                given = state["held_out_losses"], plain, source.weights, squares
+                state["held_out_moments"] = loss_moments(*given)
+        else:
+            names, count = self._choose(rows.units, rows.k)
+            members = [MEMBERS[name] for name in names]
+            stack, mixed, sample = fit_stack_of_blocks(members, rows, count)
+            state = {**_state(names, stack, sample), **mixed}
+        if "held_out_moments" in state:
+            expected = source.total(partial(_add_expected, state, whole, least))
+            moments = state["held_out_moments"], expected["sums"]
+            state["held_out_moments"] = np.concatenate(moments)
         return {**state, "rows": np.asarray(rows.n)}
 
     def _publish(self, state: State) -> None:
@@ -332,8 +330,9 @@ class StackedScaling(ParametricCalibrator):
             return report_of_moments(names, sizes, members, self.state_["held_out_moments"])
         held = vars(self).get("held_out_losses_")
         if held is not None:
-            plain = uncalibrated_losses(kept, self.inputs)
-            return report_of_rows(kept, self, held[kept.row_numbers], plain, in_sample=False)
+            plain = uncalibrated_losses(kept.rows, kept.codes, self.inputs)
+            # The fit has checked the rows.
+            return report_of_rows(kept, self, held[kept.row_numbers], plain, self._probabilities_at)
         return super()._make_report(kept)
 
     def _width(self, state: State, scores: XArray) -> int:
@@ -341,7 +340,9 @@ class StackedScaling(ParametricCalibrator):
         members = 1 if "theta_draws" in state else len(_names(state))
         return 4 * scores.shape[1] * members
 
-    def _best(self, state: State, scores: XArray) -> XArray:
+    def _apply(self, state: State, scores: XArray) -> XArray:
+        if "theta_draws" in state:
+            return super()._apply(state, scores)
         members, stack = _stack(state)
         return mixture(members, stack, state["stack_weights"], scores)
 
@@ -384,7 +385,6 @@ class StackedScaling(ParametricCalibrator):
         return self._computed_once("intervals", self.state_, self._draw)
 
     def _draw(self, state: State) -> State:
-        """Add draws to the state, from the rows that it contains."""
         members, stack = _stack(state)
         scores, weights = state[_SAMPLE], state[_SAMPLE_WEIGHTS]
         sample = Rows(scores, np.zeros(len(scores), int), weights)
@@ -396,9 +396,8 @@ class StackedScaling(ParametricCalibrator):
         drawn, (members, stack) = self._describe(state, theta), _stack(state)
         counts = [int(state[f"draws_of_{i}"]) for i in range(len(members))]
         thetas = [drawn[f"theta_{name}"] for name in _names(state)]
-        if _STEPS in state:
-            return apply_steps(members, stack, thetas, drawn["inverse"], counts, scores)
-        return apply_draws(members, stack._replace(thetas=thetas), counts, drawn["inverse"], scores)
+        given = thetas, drawn["inverse"], counts, scores
+        return apply_draws(members, stack, *given, linear=_STEPS in state)
 
 
 def _names(state: State) -> list[str]:
@@ -427,8 +426,8 @@ def _add_expected(state: State, whole: bool, least: np.ndarray | None, rows: Row
     scores, y, weights = rows
     members, stack = _stack(state)
     probs = mixture_on_host(members, stack, state["stack_weights"], scores)
-    expected = expected_of_probs(probs, y, class_losses_of_logits(scores, least))
-    return {"sums": np.array([expected_sums(expected, weights, weights if whole else weights**2)])}
+    given = class_losses_of_logits(scores, least), weights, weights if whole else weights**2
+    return {"sums": expected_sums_of_probs(probs, y, *given)[None]}
 
 
 def _stack(state: State) -> tuple[list[Member], Stack]:

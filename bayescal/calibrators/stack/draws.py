@@ -113,27 +113,33 @@ def slope_by_log_scale(member: Member, stack: Stack, theta: np.ndarray, scores: 
     return (ends[0] - ends[1]) / (2 * _DIFFERENCE)
 
 
-def apply_steps(
+def apply_draws(
     members: Sequence[Member],
     stack: Stack,
     thetas: Sequence[XArray],
-    steps: Array,
+    scales: Array,
     counts: Sequence[int],
     scores: AnyArray,
+    linear: bool,
 ) -> Array:
-    """Compute probabilities (s, n, k) of draws by their members, linear in the step of the scale.
+    """Compute probabilities (s, n, k) of draws, by their members and scales.
 
-    The factors of a member can compensate for a step of the scale, so both may be far from the fit,
-    where exact logits are not linear. Draws (s, p) of the parameters are sorted by member;
-    ``counts`` are the numbers of draws of each member.
+    Draws (s, p) of the parameters are sorted by member; ``counts`` are the numbers of draws of each
+    member. Scales (s,) are inverse temperatures or, if logits are ``linear`` in them, steps of
+    their logarithms: the factors of a member can compensate for a step, so both may be far from the
+    fit, where exact logits are not linear.
     """
     x = smooth(scores, *stack.scale)
     probs, start = [], 0
     for member, fit, theta, count in zip(members, stack.thetas, thetas, counts, strict=True):
         part = slice(start, start + count)
-        if count:
-            slope = slope_by_log_scale(member, stack, fit, scores)
-            logits = member_logits(member, theta[part, :], x, stack.basis)
-            probs.append(softmax(logits + steps[part][:, None, None] * slope))
         start += count
+        if not count:
+            continue
+        scale = scales[part][:, None, None]
+        at = x if linear else smooth(scores, scale, stack.scale.smoothing)
+        logits = member_logits(member, theta[part, :], at, stack.basis)
+        if linear:
+            logits = logits + scale * slope_by_log_scale(member, stack, fit, scores)
+        probs.append(softmax(logits))
     return namespace(scores).concat(probs, axis=0)

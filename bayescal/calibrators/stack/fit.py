@@ -30,9 +30,15 @@ from bayescal.calibrators.multiclass.members import (
     smooth,
 )
 from bayescal.calibrators.multiclass.scale import ScaleLoss, sample_inverse
-from bayescal.calibrators.stack.designs import ALL, Job, Plan, StackDesigns
+from bayescal.calibrators.stack.designs import (
+    ALL,
+    InMemory,
+    Job,
+    Plan,
+    StackDesigns,
+    make_blocks,
+)
 from bayescal.calibrators.stack.folds import fold_rows
-from bayescal.calibrators.stack.in_memory import InMemory, make_blocks
 from bayescal.calibrators.stack.kernels import (
     SMALL,
     FeatureBlock,
@@ -44,14 +50,20 @@ from bayescal.calibrators.stack.kernels import (
     smooth_columns,
     working_type,
 )
-from bayescal.calibrators.stack.metric import Metric, Parts, approximation, plain_approximation
+from bayescal.calibrators.stack.metric import (
+    Approximation,
+    Metric,
+    Parts,
+    approximation,
+    plain_approximation,
+)
 from bayescal.calibrators.stack.mixture import mix
 from bayescal.calibrators.stack.on_device import OnDevice
 from bayescal.calibrators.stack.search import Descent, InverseHessian, Objective, descend
 from bayescal.data.folds.deal import FoldedRows
 from bayescal.data.rows import Rows
 from bayescal.regression.binary.posterior import Draws
-from bayescal.regression.softmax.objective import split
+from bayescal.regression.softmax.objective import Parameters, split
 from bayescal.regression.softmax.posterior import sample
 
 #: A fit ends if the next step would gain at most this proportion of the objective; the smaller
@@ -190,15 +202,15 @@ def fit_members(
     blocks = make_blocks(sample, plan.scale, plan, dtype)
     fits = Fits(designs, plan, blocks, first_metrics(plan, blocks, map_fn))
     count, members = designs.count, range(len(plan.members))
-    zero = np.zeros(plan.plain.length)
+    zero, zeros = np.zeros(plan.plain.length), [np.zeros(len(s.positions)) for s in plan.slots]
     if count > 1 and plan.layout.k >= MANY:
         begin = designs.without_folds([zero], ALL)
-        fitted = fits.run(fits.at_zero(begin), fits.zeros, ROUGH)
+        fitted = fits.run(fits.at_zero(begin), zeros, ROUGH)
         without = {job: theta for job, (theta, _) in fitted.items()}
         folds = [[without[Job(i, fold)] for fold in range(count)] for i in members]
         return [np.mean(thetas, axis=0) for thetas in folds], without
     tolerance = FEW_TOLERANCE if units * plan.layout.k < SMALL else TOLERANCE
-    whole = fits.run(fits.at_zero(designs.losses({Job(ALL): zero})), fits.zeros, tolerance)
+    whole = fits.run(fits.at_zero(designs.losses({Job(ALL): zero})), zeros, tolerance)
     starts = {i: plan.extend(i, whole) for i in members if plan.members[i].kernel is not None}
     if starts:
         begin = designs.losses({Job(i): start for i, start in starts.items()})
@@ -224,18 +236,13 @@ class Fits(NamedTuple):
     sample: list[FeatureBlock]
     curvatures: dict[int, InverseHessian]
 
-    @property
-    def zeros(self) -> list[np.ndarray]:
-        """Return zeros as parameters of each member."""
-        return [np.zeros(len(self.plan.slot(i).positions)) for i in range(len(self.plan.members))]
-
     def at_zero(self, common: Mapping[Job, Losses]) -> dict[Job, Losses]:
         """Select the losses of members at zero from the losses of a member with all features.
 
         Members with a kernel are omitted.
         """
         return {
-            job._replace(member=i): (value, slope[self.plan.slot(i).positions])
+            job._replace(member=i): (value, slope[self.plan.slots[i].positions])
             for job, (value, slope) in common.items()
             for i, member in enumerate(self.plan.members)
             if member.kernel is None
@@ -278,18 +285,15 @@ def first_metrics(
     plan: Plan, blocks: Sequence[FeatureBlock], map_fn: MapFunction
 ) -> dict[int, InverseHessian]:
     """Compute the curvature of members without a kernel at zero, from one Hessian."""
-    method, slot = plain_approximation(plan.plain), plan.slot(ALL)
+    method, slot = plain_approximation(plan.plain), plan.slots[ALL]
     zero = split(np.zeros(plan.plain.length, blocks[0].x.dtype), slot.sizes)
 
-    def sums(block: FeatureBlock) -> tuple[np.ndarray, ...]:
-        return method.sums(*design_and_probabilities(block, zero, slot.part))
-
-    total = [np.sum(parts, axis=0) for parts in zip(*map_fn(sums, blocks), strict=True)]
+    total = _total(method, blocks, zero, slot.part, map_fn)
     plain = [i for i, member in enumerate(plan.members) if member.kernel is None]
     metrics = map_fn(lambda i: method.invert(total, plan.members[i]), plain)
     rough = isinstance(method, Parts)
     return {
-        i: InverseHessian(metric, 0.5 if rough and plan.slot(i).sizes[1] > 1 else 1.0)
+        i: InverseHessian(metric, 0.5 if rough and plan.slots[i].sizes[1] > 1 else 1.0)
         for i, metric in zip(plain, metrics, strict=True)
     }
 
@@ -298,13 +302,25 @@ def measure(
     plan: Plan, blocks: Sequence[FeatureBlock], member: int, theta: Float[np.ndarray, " parameters"]
 ) -> Metric:
     """Compute the inverse Hessian of a member at its parameters."""
-    chosen, slot = plan.members[member], plan.slot(member)
+    chosen, slot = plan.members[member], plan.slots[member]
     method = approximation(chosen, plan.plain, plan.layout.dimensions)
     parameters = split(theta.astype(blocks[0].x.dtype), slot.sizes)
-    parts = [
-        method.sums(*design_and_probabilities(block, parameters, slot.part)) for block in blocks
-    ]
-    return method.invert([np.sum(part, axis=0) for part in zip(*parts, strict=True)], chosen)
+    return method.invert(_total(method, blocks, parameters, slot.part), chosen)
+
+
+def _total(
+    method: Approximation,
+    blocks: Sequence[FeatureBlock],
+    parameters: Parameters,
+    part: slice,
+    map_fn: MapFunction = in_turn,
+) -> list[np.ndarray]:
+    """Sum what an approximation of the Hessian needs over blocks of rows."""
+
+    def sums(block: FeatureBlock) -> tuple[np.ndarray, ...]:
+        return method.sums(*design_and_probabilities(block, parameters, part))
+
+    return [np.sum(parts, axis=0) for parts in zip(*map_fn(sums, blocks), strict=True)]
 
 
 def _leave_out(rows: Rows, out: np.ndarray) -> Rows:
@@ -426,21 +442,3 @@ def choose(share: Float[np.ndarray, "draws members"], seed: int) -> Int[np.ndarr
     order = np.random.default_rng(seed).permutation(len(share))
     level = (order[:, None] + 0.5) / len(share)
     return np.minimum((np.cumsum(share, axis=1) < level).sum(axis=1), share.shape[1] - 1)
-
-
-def apply_draws(
-    members: Sequence[Member], stack: Stack, counts: Sequence[int], inverse: XArray, scores: XArray
-) -> XArray:
-    """Compute probabilities (s, n, k) of draws, by their members and scales.
-
-    The members' parameters in ``stack`` are draws (s, p), sorted by member; ``counts`` are the
-    numbers of draws of each member.
-    """
-    probs, start = [], 0
-    for member, theta, count in zip(members, stack.thetas, counts, strict=True):
-        part = slice(start, start + count)
-        if count:
-            x = smooth(scores, inverse[part][:, None, None], stack.scale.smoothing)
-            probs.append(softmax(member_logits(member, theta[part, :], x, stack.basis)))
-        start += count
-    return namespace(scores).concat(probs, axis=0)

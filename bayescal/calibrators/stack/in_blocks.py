@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -50,15 +49,6 @@ _SMALL = 2e-7
 _PARTS = "value", "pull", "gram"
 
 
-class Mixed(NamedTuple):
-    """Weights (members,) of a mixture, mean held-out losses (members,), and moments."""
-
-    share: np.ndarray
-    mean_losses: np.ndarray
-    #: Moments of the losses of rows by a mixture fitted without their fold; see ``_report``.
-    moments: np.ndarray
-
-
 @dataclass(frozen=True)
 class Folded:
     """A plan, and the folds by hashes of rows in a canonical order of the classes."""
@@ -66,11 +56,6 @@ class Folded:
     plan: Plan
     order: np.ndarray
     buckets: Buckets
-
-    @property
-    def num_folds(self) -> int:
-        """The number of folds; with one fold, no rows are held out."""
-        return self.buckets.count
 
     def blocks(self, rows: Rows) -> Iterator[tuple[int, Rows, np.ndarray, FeatureBlock]]:
         """Yield for parts of the rows: the fold, the rows, their unit weights, and inputs of fits.
@@ -80,12 +65,12 @@ class Folded:
         """
         scores, y, weights = rows
         folds, units = np.zeros(len(y), int), weights
-        if self.num_folds > 1:
+        if self.buckets.count > 1:
             folded = self.buckets.assign(_hashes(self.order, scores), *rows)
             folds, rows = folded.fold, Rows(*folded.take(scores, y))
             squares = np.bincount(folded.sets, weights**2) / np.bincount(folded.sets, weights)
             units = squares[folded.members]
-        for fold in range(self.num_folds):
+        for fold in range(self.buckets.count):
             index = np.flatnonzero(folds == fold)
             for part in block_rows(len(index), self.plan.layout.k) if len(index) else []:
                 part_rows = rows.take(index[part])
@@ -98,10 +83,10 @@ class Folded:
         self, thetas: Mapping[Job, np.ndarray], fold: int, block: FeatureBlock
     ) -> np.ndarray:
         """Compute log probabilities (n, members) of labels by fits without the fold."""
-        logs = []
-        for i in range(len(self.plan.members)):
-            slot = self.plan.slot(i)
-            logs.append(label_logs(block, split(thetas[Job(i, fold)], slot.sizes), slot.part))
+        logs = [
+            label_logs(block, split(thetas[Job(i, fold)], slot.sizes), slot.part)
+            for i, slot in enumerate(self.plan.slots[:ALL])
+        ]
         return np.stack(logs, axis=1)
 
 
@@ -112,21 +97,21 @@ class InBlocks(StackDesigns):
     one_scale = True
 
     def __init__(self, rows: RowBlocks, folded: Folded) -> None:
-        self.count, self.total = folded.num_folds, rows.weight
+        self.count, self.total = folded.buckets.count, rows.weight
         self._rows, self._folded = rows, folded
 
     def losses(self, points: Mapping[Job, np.ndarray]) -> dict[Job, Losses]:
-        """Compute the sum of losses, and its gradient, of each job at its parameters."""
         sums = self._rows.total(partial(_losses, self._folded, points))
         return {job: (float(sums[_name(job)][0]), sums[_name(job)][1:]) for job in points}
 
 
 def fit_stack_of_blocks(
     members: Sequence[Member], rows: RowBlocks, count: int
-) -> tuple[Stack, Mixed | None, Rows]:
-    """Fit all members to many rows that come in blocks, and mix them.
+) -> tuple[Stack, Sums, Rows]:
+    """Fit all members to many rows that come in blocks, and mix them if there are several folds.
 
-    Also returns at most 1,250 rows that represent all rows.
+    Returns the stack, entries of the state about the mixture, and at most 1,250 rows that represent
+    all rows.
 
     Everything is in double precision, except main directions. The first pass determines the order
     of classes and the first step of the scale; the second, the folds, a sample and the second step
@@ -141,9 +126,8 @@ def fit_stack_of_blocks(
         folded = Folded(plan, order, buckets)
         designs = InBlocks(rows, folded)
         thetas, without = fit_members(designs, plan, sample, rows.units, np.float64, in_turn)
-        mixed = None
-        if folded.num_folds > 1:
-            mixed = _mix(folded, rows, without, buckets.fold_mass(mass))
+        several = buckets.count > 1
+        mixed = _mix(folded, rows, without, buckets.fold_mass(mass)) if several else {}
         return Stack(scale, plan.basis, thetas), mixed, sample
 
 
@@ -224,12 +208,12 @@ def _losses(folded: Folded, points: Mapping[Job, np.ndarray], rows: Rows) -> Sum
     for fold, _, _, block in folded.blocks(rows):
         for job, theta in points.items():
             if job.takes(fold):
-                slot = folded.plan.slot(job.member)
+                slot = folded.plan.slots[job.member]
                 sums[_name(job)] += np.append(*losses([block], theta, slot.sizes, slot.part))
     return sums
 
 
-def _mix(folded: Folded, rows: RowBlocks, thetas: dict[Job, np.ndarray], mass: np.ndarray) -> Mixed:
+def _mix(folded: Folded, rows: RowBlocks, thetas: dict[Job, np.ndarray], mass: np.ndarray) -> Sums:
     """Compute weights of the mixture, and losses of rows by weights fitted without their fold.
 
     Weights start from the weights for the sample.
@@ -238,7 +222,7 @@ def _mix(folded: Folded, rows: RowBlocks, thetas: dict[Job, np.ndarray], mass: n
         (folded.held_out(thetas, fold, block), block.weights / rows.share, fold)
         for fold, _, _, block in folded.blocks(rows.sample)
     ]
-    shares = {name: mix(*_without(sample, name)) for name in (ALL, *range(folded.num_folds))}
+    shares = {name: mix(*_without(sample, name)) for name in (ALL, *range(folded.buckets.count))}
     masses = {ALL: rows.weight} | {i: rows.weight - of_fold for i, of_fold in enumerate(mass)}
     moments: dict[int, np.ndarray] = {}
     last: Sums = {}
@@ -253,7 +237,11 @@ def _mix(folded: Folded, rows: RowBlocks, thetas: dict[Job, np.ndarray], mass: n
 
     searches = {name: climb(start, masses[name], _SMALL) for name, start in shares.items()}
     share = run_together(searches, evaluate)[ALL]
-    return Mixed(share, -last["held"] / rows.weight, np.sum([*moments.values()], axis=0))
+    return {
+        "stack_weights": share,
+        "held_out_mean_losses": -last["held"] / rows.weight,
+        "held_out_moments": np.sum([*moments.values()], axis=0),
+    }
 
 
 def _without(

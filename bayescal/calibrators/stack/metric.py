@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -22,7 +22,7 @@ Metric = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Whole:
-    """The whole Hessian at the probabilities of designs."""
+    """The whole Hessian at the probabilities of designs; the others have the same methods."""
 
     layout: Layout
     #: The gain of a step is at most the gain expected from the metric divided by this.
@@ -65,7 +65,6 @@ class ByClass:
     def sums(
         self, design: Design[np.ndarray], probs: Float[np.ndarray, "rows classes"]
     ) -> tuple[np.ndarray, ...]:
-        """Compute what is summed over designs of some of the rows, at probabilities (n, k)."""
         weights = design.weights
         by_row = weights * (probs - probs**2).sum(axis=1)
         classes = np.diag(weights @ probs) - (probs * weights[:, None]).T @ probs
@@ -73,7 +72,6 @@ class ByClass:
         return *BLOCKS.measure(design, probs), classes, features, by_row.sum()
 
     def invert(self, sums: Sequence[np.ndarray], member: Member) -> Metric:
-        """Invert for a member, its penalties added; the result multiplies vectors."""
         *blocks, classes, features, total = sums
         dimensions = self.layout.dimensions
         sizes, penalty = member.sizes(dimensions), penalties(member, dimensions)
@@ -108,7 +106,6 @@ class Parts:
     def sums(
         self, design: Design[np.ndarray], probs: Float[np.ndarray, "rows classes"]
     ) -> tuple[np.ndarray, ...]:
-        """Compute what is summed over designs of some of the rows, at probabilities (n, k)."""
         assert design.x is not None
         layout, x, weights, probs = self.layout, design.x.T, design.weights, probs.T
         inputs = design.features.T
@@ -151,7 +148,6 @@ class Parts:
         return grams, both_ways, classes, (rows * by_row) @ rows.T, by_row.sum()
 
     def invert(self, sums: Sequence[np.ndarray], member: Member) -> Metric:
-        """Invert for a member, its penalties added; the result multiplies vectors."""
         grams, coarse, *_ = sums
         layout = self.layout
         k = layout.k
@@ -221,6 +217,9 @@ class Parts:
         return apply
 
 
+Approximation: TypeAlias = Whole | ByClass | Parts
+
+
 def _kronecker_product(
     classes: Float[np.ndarray, " classes *columns"],
     features: Float[np.ndarray, "features features"],
@@ -238,9 +237,7 @@ def _kronecker_product(
     middle = np.maximum(heights, 0)[:, None] * np.maximum(values, 0)
     middle = (1 / (middle + 1)).astype(turn.dtype)
 
-    def product(
-        matrix: np.ndarray,
-    ) -> np.ndarray:
+    def product(matrix: np.ndarray) -> np.ndarray:
         if spin is None:
             return ((matrix @ turn) * middle) @ turn.T
         return spin @ ((spin.T @ matrix @ turn) * middle) @ turn.T
@@ -253,7 +250,7 @@ def plain_approximation(plain: Layout) -> Whole | Parts:
     return Whole(plain) if plain.length <= WHOLE_LENGTH else Parts(plain)
 
 
-def approximation(member: Member, plain: Layout, dimensions: Dimensions) -> Whole | Parts | ByClass:
+def approximation(member: Member, plain: Layout, dimensions: Dimensions) -> Approximation:
     """Choose the approximation for a member; with a kernel, by its features alone."""
     layout = Layout.of([member], dimensions)
     if member.kernel is None:

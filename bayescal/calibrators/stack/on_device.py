@@ -42,16 +42,14 @@ class OnDevice(StackDesigns):
         }
 
     def losses(self, points: Mapping[Job, np.ndarray]) -> dict[Job, Losses]:
-        """Compute the sum of losses, and its gradient, of each job at its parameters."""
         result = {}
         for job, theta in points.items():
             sums = np.asarray(_losses(*self._arguments(job, theta)))
-            index = self._plan.slot(job.member).positions
+            index = self._plan.slots[job.member].positions
             result[job] = float(sums[0]), sums[1:][index]
         return result
 
     def held_out(self, thetas: Mapping[Job, np.ndarray]) -> jax.Array:
-        """Compute log probabilities (n, members) of labels by fits without the fold of the row."""
         logs: list[list[jax.Array]] = [[] for _ in self._plan.members]
         for job, theta in thetas.items():
             arguments = self._arguments(job._replace(only=True), theta)
@@ -59,7 +57,7 @@ class OnDevice(StackDesigns):
         return _together(logs)
 
     def _arguments(self, job: Job, theta: np.ndarray) -> tuple[object, ...]:
-        slot = self._plan.slot(job.member)
+        slot = self._plan.slots[job.member]
         every = np.zeros(slot.layout.length)
         every[slot.positions] = theta
         takes = np.array([job.takes(fold) for fold in range(self.count)])

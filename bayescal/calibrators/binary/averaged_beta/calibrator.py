@@ -19,7 +19,6 @@ from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.base.draws import map_rows, mixture_quantile
 from bayescal.calibrators.base.online import OnlineCalibrator
 from bayescal.calibrators.base.report import (
-    Expected,
     Report,
     class_losses,
     make_report,
@@ -355,12 +354,11 @@ class AveragedBeta(OnlineCalibrator):
         names, squares = (self._title(), "two classes"), state["unit"] * weights
         probs, members = self._apply(state, z), self._member_weights()
         losses = class_losses(probs)
-        loss_and_gain_variance = (
-            variances(probs, values) for values in (losses, uncalibrated.T - losses)
-        )
-        expected = Expected(losses.T, *loss_and_gain_variance)
+        spread = [variances(probs, values) for values in (losses, uncalibrated.T - losses)]
+        terms = weights * losses.T, *(squares * variance for variance in spread)
+        sums = np.array([term.sum() for term in terms])
         return make_report(
-            names, (rows, 2), members, held_out, uncalibrated, weights, squares, expected
+            names, (rows, 2), members, held_out, uncalibrated, weights, squares, sums
         )
 
     def _member_weights(self) -> dict[str, float]:

@@ -19,6 +19,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_para
 
 from bayescal._core.arrays import AnyModel, ArrayLike, UserData, namespace, to_host
 from bayescal._core.display.progress import Progress, showing
+from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.warnings import warn
 from bayescal.calibrators.auto import Auto
 from bayescal.calibrators.base.calibrator import Calibrator
@@ -235,7 +236,6 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
     def _fit(
         self, X: UserData, y: np.ndarray, weights: np.ndarray | None, routed: Bunch, show: Progress
     ) -> None:
-        """Fit all classifiers and calibrators."""
         if isinstance(self.estimator, FrozenEstimator):
             show("calibrator", 0, 1)
             self.estimators_ = [self.estimator]
@@ -280,7 +280,6 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         show("fitted", steps, steps)
 
     def _fit_calibrators(self, parts: list[Part]) -> None:
-        """Fit a calibrator to each part of the scores, labels and weights."""
         fit = delayed(fit_calibrator)
         jobs = (fit(self._calibrator(), self.classes_, *part) for part in parts)
         fitted: AnyModel = Parallel(self.n_jobs if len(parts) > 1 else 1)(jobs)
@@ -288,7 +287,6 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         self._held = parts
 
     def _calibrator(self) -> AnyModel:
-        """Make the unfitted calibrator."""
         several = isinstance(self.classes_, list)
         if self.calibrator is not None and not isinstance(self.calibrator, str):
             made: AnyModel = clone(self.calibrator)
@@ -309,6 +307,7 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         return [CalibratedPair(*pair, self.classes_) for pair in pairs]
 
     @cached_property
+    @ignoring_underflow
     def report_(self) -> Report:
         """Report of the gain of calibration in log loss on held-out scores; ``print`` it."""
         check_is_fitted(self)
@@ -432,6 +431,6 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         if self.estimator is not None:
             inner = get_tags(self.estimator).input_tags
             tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.allow_nan
+        assert tags.classifier_tags is not None
         tags.classifier_tags.multi_class = not getattr(self.calibrator, "binary", False)
-        tags.array_api_support = True
         return tags

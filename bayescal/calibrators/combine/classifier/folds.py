@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
@@ -16,17 +16,16 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import _safe_split
 
-from bayescal._core.arrays import AnyArray, AnyModel, Array, UserData, XArray, to_host
+from bayescal._core.arrays import AnyArray, AnyModel, UserData, XArray, to_host
 from bayescal._core.numerics import FLOOR
 from bayescal._core.warnings import warn
 from bayescal.calibrators.base.estimator import Estimator
 from bayescal.calibrators.base.report import (
     Report,
-    concatenate_expected,
-    expected_losses,
+    expected_sums,
+    losses_left_out,
     make_report,
-    row_losses,
-    uncalibrated_row_losses,
+    uncalibrated_losses,
 )
 from bayescal.calibrators.combine.classifier.pair import check_meaning, score
 from bayescal.data.folds.deal import fold_features
@@ -197,104 +196,79 @@ def fit_calibrator(
 
 
 def cross_fitted(
-    calibrator: AnyModel,
-    fitted: list[AnyModel],
-    classes: Any,
-    parts: list[Part],
+    calibrator: AnyModel, fitted: list[AnyModel], classes: Any, parts: list[Part]
 ) -> Report:
     """Report the gain of calibrators on held-out scores, by five more fits of each.
 
     For an ensemble this is the mean over its pairs, because no row is new to all of them.
     """
-    results, expected = [], []
-    inputs = getattr(getattr(calibrator, "calibrator", calibrator), "inputs", None)
+    several = isinstance(classes, list)
+    unfitted = getattr(calibrator, "calibrator", calibrator) if several else calibrator
+    inputs = getattr(unfitted, "inputs", None)
+    held_out, uncalibrated, row_weights, sums = [], [], [], np.zeros(3)
+    whole = all(mass is None or (mass == np.floor(mass)).all() for *_, mass in parts)
     with warnings.catch_warnings(), sklearn.config_context(array_api_dispatch=False):
         warnings.simplefilter("ignore")  # the fit has already warned
         for fit, (scores, y, weights) in zip(fitted, parts, strict=True):
-            used = np.ones(len(y), bool) if weights is None else weights > 0
-            used_weights = None if weights is None else weights[used]
+            used = slice(None) if weights is None else weights > 0
             rows, labels = to_host(scores)[used], y[used]
             rows = rows.reshape(len(rows), -1)
-            if y.ndim == 2:
-                results.append(_losses_of_labels(calibrator, classes, rows, labels, used_weights))
-                columns = zip(labels.T, classes, strict=True)
-                codes = np.stack([find_positions(*pair) for pair in columns], axis=1)
+            weights = None if weights is None else weights[used]
+            if several:
+                columns = zip(classes, rows.T, labels.T, strict=True)
+                by_label: list[AnyArray] = [
+                    _held_out(unfitted, c, z[:, None], t, weights) for c, z, t in columns
+                ]
+                missing = any(part is None for part in by_label)
+                losses = None if missing else np.mean(by_label, axis=0)
+                pairs = zip(labels.T, classes, strict=True)
+                codes = np.stack([find_positions(*pair) for pair in pairs], axis=1)
                 predict = fit.predict_proba
             else:
-                results.append(_losses(calibrator, classes, rows, labels, used_weights))
+                losses = _held_out(unfitted, classes, rows, labels, weights)
                 codes = find_positions(labels, classes)
                 predict = partial(_probabilities, fit, classes)
-            expected.append(expected_losses(predict, rows, codes, inputs))
-    held_out, uncalibrated, weights = zip(*results, strict=True)
-    held_out, uncalibrated = (
-        None if any(losses is None for losses in by_part) else np.concatenate(by_part)
-        for by_part in (held_out, uncalibrated)
-    )
-    weights = np.concatenate(weights)
+            held_out.append(losses)
+            uncalibrated.append(uncalibrated_losses(rows, codes, inputs))
+            mass = np.ones(len(rows)) if weights is None else weights
+            row_weights.append(mass)
+            sums += expected_sums(predict, rows, codes, inputs, mass, mass if whole else mass**2)
+    weights = np.concatenate(row_weights)
     k = len(classes)
     title = fitted[0]._title() if isinstance(fitted[0], Estimator) else type(fitted[0]).__name__
     reason = "two classes" if k == 2 else f"{k} classes"
-    names = title, f"{k} labels" if isinstance(classes, list) else reason
-    squares = weights if (weights == np.floor(weights)).all() else weights**2
     report = make_report(
-        names,
+        (title, f"{k} labels" if several else reason),
         (len(weights), k),
         {},
-        held_out,
-        uncalibrated,
+        None if any(losses is None for losses in held_out) else np.concatenate(held_out),
+        None if uncalibrated[0] is None else np.concatenate(uncalibrated),
         weights,
-        squares,
-        concatenate_expected(expected),
+        weights if whole else weights**2,
+        sums,
     )
     statuses = [getattr(fit, "status_", "converged") for fit in fitted]
     return replace(report, status=next((s for s in statuses if s != "converged"), "converged"))
 
 
-def _losses_of_labels(
-    calibrator: object, classes: Array, rows: np.ndarray, y: np.ndarray, weights: np.ndarray | None
-) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray]:
-    """Compute means over labels of the results of :func:`_losses`."""
-    binary = getattr(calibrator, "calibrator", calibrator)
-    columns = zip(classes, rows.T, y.T, strict=True)
-    results = [
-        _losses(clone(binary), pair, z[:, None], codes, weights) for pair, z, codes in columns
-    ]
-    losses = [result[:2] for result in results]
-    held_out, uncalibrated = (
-        None if any(values is None for values in by_label) else np.mean(by_label, axis=0)
-        for by_label in zip(*losses, strict=True)
-    )
-    return held_out, uncalibrated, results[0][2]
-
-
-def _losses(
+def _held_out(
     calibrator: AnyModel,
     classes: np.ndarray,
     rows: np.ndarray,
     y: np.ndarray,
     weights: np.ndarray | None,
-) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray]:
-    """Compute held-out losses (n,), losses before calibration, and weights of rows."""
+) -> np.ndarray | None:
     codes = find_positions(y, classes)
-    inputs = getattr(calibrator, "inputs", None)
-    uncalibrated = (
-        uncalibrated_row_losses(rows, codes, inputs) if inputs in ("probs", "logits") else None
-    )
-    row_weights = np.ones(len(y)) if weights is None else weights
-    folds = fold_features(rows, codes, row_weights, _FOLDS)
-    if folds.count == 1:
-        return None, uncalibrated, row_weights
-    held_out = np.empty(len(folds.fold))
-    for fold in range(folds.count):
-        out = folds.fold == fold
-        training, mass = folds.index[~out], folds.weights[~out]
-        if weights is None:
-            # Repeat rows, because the calibrator may not take weights.
-            training, mass = np.repeat(training, mass.astype(int)), None
-        fitted = fit_calibrator(clone(calibrator), classes, rows[training], y[training], mass)
-        test = folds.index[out]
-        held_out[out] = row_losses(_probabilities(fitted, classes, rows[test]), codes[test])
-    return folds.of_rows(held_out), uncalibrated, row_weights
+    folds = fold_features(rows, codes, np.ones(len(y)) if weights is None else weights, _FOLDS)
+
+    def fit(training: np.ndarray, mass: np.ndarray) -> Callable[[AnyArray], AnyArray]:
+        # Rows are repeated if there are no weights, because the calibrator may not take any.
+        index = np.repeat(training, mass.astype(int) if weights is None else 1)
+        given = rows[index], y[index], None if weights is None else mass
+        part = fit_calibrator(clone(calibrator), classes, *given)
+        return partial(_probabilities, part, classes)
+
+    return losses_left_out(folds, rows, codes, fit)
 
 
 def _probabilities(fitted: AnyModel, classes: np.ndarray, rows: np.ndarray) -> np.ndarray:

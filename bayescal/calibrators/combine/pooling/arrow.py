@@ -67,8 +67,12 @@ class EffectLayout:
         self._learned = [order.index(index) for index in learned]
 
     @property
+    def by_grouping(self) -> dict[tuple[int, bool], EffectBlock]:
+        """The offsets (False) and the slopes (True) of each grouping; 0 stands for all rows."""
+        return {block[:2]: block for block in self.blocks}
+
+    @property
     def length(self) -> int:
-        """The number of effects."""
         return self.blocks[-1].effects.stop
 
     def join(self, eliminated: np.ndarray, kept: np.ndarray) -> np.ndarray:
@@ -176,7 +180,6 @@ class Factor:
         self.half_log_det = half + float(np.log(np.diag(self.lower)).sum())
 
     def solve(self, vector: Float[np.ndarray, " effects"]) -> Float[np.ndarray, " effects"]:
-        """Multiply the inverse by a vector."""
         eliminated, kept = vector[self.layout.eliminated], vector[self.layout.kept]
         rest = self.deviation[self.layout.kept]
         alone = (self.conditional @ eliminated[:, :, None])[:, :, 0]
@@ -198,7 +201,6 @@ class Factor:
 
     @property
     def covariance(self) -> Arrow:
-        """The inverse."""
         rest = self.deviation[self.layout.kept]
         corner = rest[:, None] * self.inner_inverse * rest
         border = -self.coefficients @ corner

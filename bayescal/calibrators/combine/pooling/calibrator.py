@@ -15,12 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayescal._core.arrays import ArrayLike, UserData
 from bayescal._core.execution.blas import single_threaded_blas
-from bayescal._core.keywords import AcceptsOtherWords
+from bayescal._core.keywords import ConstructorSignature, new_with_other_words
 from bayescal._core.minimization.optimize import Status
 from bayescal._core.numerics import effective_size, ignoring_underflow, sigmoid
 from bayescal._core.shapes import Float
 from bayescal.calibrators.base.dispatch import published_at_once
-from bayescal.calibrators.base.status import keep_status
+from bayescal.calibrators.base.estimator import keep_status
 from bayescal.calibrators.combine.pooling.arrow import (
     Arrow,
     EffectBlock,
@@ -60,6 +60,8 @@ _SAME = 1e-9
 _MOST_OTHERS, _MOST_PAIRS = 4000, 16_000_000
 #: Largest standard deviations of log odds for which each rule of quadrature is used.
 _DEVIATIONS = 1, 2, 4, 8, 16
+#: Private attributes of a fit that files contain.
+_KEPT = "inputs", "least", "center", "spread", "names", "count"
 
 
 class GroupEffect(NamedTuple):
@@ -97,7 +99,7 @@ class _Learned(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class PartialPooling(AcceptsOtherWords, BaseEstimator):
+class PartialPooling(BaseEstimator):
     r"""Binary calibration by groups, in which small groups borrow strength from all rows.
 
     Use it if calibration may differ between segments (such as regions, devices or age groups) and
@@ -180,6 +182,9 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
     [0.52, 0.66]
     """
 
+    __new__ = new_with_other_words
+    __signature__ = ConstructorSignature()
+
     interactions: int = 2
     inputs: Literal["probs", "logits"] = "probs"
     classes: Classes = field(default=None, kw_only=True)
@@ -256,24 +261,26 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         return self
 
     def _publish(self) -> None:
-        """Set the public attributes of the fit."""
         learned, labels = self._learned, self._column_labels()
         self.groupings_ = [
             tuple(labels[column] for column in grouping.columns) for grouping in learned.groupings
         ]
-        self.deviations_ = self._deviations()
+        blocks, tau = learned.layout.by_grouping, learned.fit.tau
+        self.deviations_ = {}
+        for number, columns in enumerate(self.groupings_, 1):
+            kinds = blocks.get((number, False)), blocks.get((number, True))
+            offset, slope = (0.0 if block is None else float(tau[block.tau]) for block in kinds)
+            self.deviations_[columns] = offset, slope / self._spread
         self.log_evidence_ = learned.fit.log_evidence
 
     def _to_file(self) -> dict[str, object]:
         """Return the numbers, text and arrays by name that :func:`bayescal.save` writes."""
         learned = self._learned
-        content = {
-            "inputs": self._inputs,
-            "least": self._least,
-            "center": self._center,
-            "spread": self._spread,
-            "names": self._names,
-            "count": self._count,
+        fits = [
+            [list(part) if isinstance(part, Arrow) else part for part in fit]
+            for fit in (learned.fit, self._in_log)
+        ]
+        content = {name: getattr(self, f"_{name}") for name in _KEPT} | {
             "columns": [
                 [None if column.levels is None else [*column.levels], column.cuts]
                 for column in learned.columns
@@ -284,8 +291,8 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
                 for block in learned.layout.blocks
             ],
             "eliminated": learned.layout.grouping,
-            "fit": [list(part) if isinstance(part, Arrow) else part for part in learned.fit],
-            "in_log": [list(part) if isinstance(part, Arrow) else part for part in self._in_log],
+            "fit": fits[0],
+            "in_log": fits[1],
             "weights": learned.weights,
         }
         public = ("classes_", "status_", "n_features_in_", "feature_names_in_")
@@ -293,11 +300,10 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         return {**{name: known[name] for name in public if name in known}, "learned_": content}
 
     def _from_file(self, content: dict[str, Any]) -> None:
-        """Restore the values that :meth:`_to_file` returned."""
         learned = content.pop("learned_")
         for name, value in content.items():
             setattr(self, name, value)
-        for name in ("inputs", "least", "center", "spread", "names", "count"):
+        for name in _KEPT:
             setattr(self, f"_{name}", learned[name])
         columns = [
             Column(None if levels is None else {v: i for i, v in enumerate(levels)}, cuts)
@@ -361,19 +367,12 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
         learned, fit = self._learned, self._in_log
         factor, labels = ndtri((1 + level) / 2), self._column_labels()
         variances = fit.covariance.diagonal(learned.layout)
-        effects = []
+        blocks, effects = learned.layout.by_grouping, []
         for number, grouping in enumerate(learned.groupings):
             names = tuple(labels[column] for column in grouping.columns)
-            slopes = np.zeros(len(grouping.keys))
-            offsets = deviations = slopes
-            for block in learned.layout.blocks:
-                if block.grouping != number + 1:
-                    continue
-                if block.slope:
-                    slopes = fit.theta[block.effects] / self._spread
-                else:
-                    offsets = fit.theta[block.effects]
-                    deviations = np.sqrt(variances[block.effects])
+            at, sloped = blocks[number + 1, False].effects, blocks.get((number + 1, True))
+            offsets, deviations = fit.theta[at], np.sqrt(variances[at])
+            slopes = fit.theta[sloped.effects] / self._spread if sloped else np.zeros_like(offsets)
             rows = zip(
                 grouping.levels(learned.columns),
                 learned.weights[number].tolist(),
@@ -472,16 +471,6 @@ class PartialPooling(AcceptsOtherWords, BaseEstimator):
 
     def _column_labels(self) -> Sequence[object]:
         return range(self._count) if self._names is None else self._names
-
-    def _deviations(self) -> dict[tuple[object, ...], tuple[float, float]]:
-        deviations = {}
-        for number, columns in enumerate(self.groupings_):
-            pair = [0.0, 0.0]
-            for block in self._learned.layout.blocks:
-                if block.grouping == number + 1:
-                    pair[int(block.slope)] = float(self._learned.fit.tau[block.tau])
-            deviations[columns] = pair[0], pair[1] / self._spread
-        return deviations
 
 
 def _mean_probabilities(

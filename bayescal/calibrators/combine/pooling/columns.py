@@ -34,7 +34,6 @@ class Column(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of levels."""
         return len(self.cuts) + 2 if self.cuts is not None else len(self.levels or ())
 
     def codes(self, values: np.ndarray) -> np.ndarray:

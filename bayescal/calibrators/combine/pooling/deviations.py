@@ -258,10 +258,8 @@ def average_over_deviation(effects: Effects, fit: FittedEffects, index: int) -> 
     share /= share.sum()
     thetas = np.stack([member.theta for member in fits])
     theta = share @ thetas
-    inner, kept = (
-        (thetas - theta)[:, effects.layout.eliminated],
-        (thetas - theta)[:, effects.layout.kept],
-    )
+    away = thetas - theta
+    inner, kept = away[:, effects.layout.eliminated], away[:, effects.layout.kept]
     between = (
         np.einsum("s,sli,slj->lij", share, inner, inner),
         np.einsum("s,sli,sm->lim", share, inner, kept, optimize=True),

@@ -102,7 +102,7 @@ class TopLogitsCalibrator(Calibrator):
     def _apply(self, state: State, scores: XArray) -> XArray:
         return self._apply_top(state, scores, int(state["k"]))
 
-    def _answer(self, probs: np.ndarray, rows: np.ndarray, scores: AnyArray) -> AnyArray:
+    def _answer(self, probs: np.ndarray, scores: AnyArray) -> AnyArray:
         return _as_top_probs(as_numpy(scores[0], "indices"), probs, len(self.classes_))
 
     def _most_probable(self, probs: AnyArray) -> np.ndarray:

@@ -79,10 +79,21 @@ class BinnedCalibrator(OrderCalibrator):
         ValueError
             If the calibrator was loaded from a file of a version without intervals.
         """
-        level, values = check_level(level), self._values(scores)
-        index = np.asarray(self._find_bins(self.state_, values))
+        from scipy.special import betaincinv
+
+        level, state = check_level(level), self.state_
+        index = np.asarray(self._find_bins(state, self._values(scores)))
+        if "unit" not in state:
+            raise ValueError("the file of this calibrator has no intervals; fit it again")
+        values, weight = state["values"], state["bin_weights"]
+        proportions = state.get("proportions", values)
         prior_weight = float(getattr(self, "prior_weight", 0.0))
-        lower, upper = _interval_of_bins(self.state_, prior_weight, level)
+        rows = (weight + prior_weight) / max(float(state["unit"]), weight.sum() / _MOST_ROWS)
+        jeffreys = 0.0 if prior_weight else 0.5
+        positive, negative = proportions * rows + jeffreys, (1 - proportions) * rows + jeffreys
+        lower, upper = (betaincinv(positive, negative, (1 + z * level) / 2) for z in (-1, 1))
+        lower = np.minimum(np.minimum(lower, values), proportions)
+        upper = np.maximum(np.maximum(upper, values), proportions)
         return lower[index], upper[index]
 
 
@@ -184,25 +195,6 @@ class Histogram(BinnedCalibrator):
         if on_host(scores):
             return width_cell_of_any(scores, len(edges) + 1, np)
         return width_place(edges, scores)
-
-
-def _interval_of_bins(
-    state: State, prior_weight: float, level: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Compute credible intervals of the proportions of class 1 in bins (k,)."""
-    from scipy.special import betaincinv
-
-    if "unit" not in state:
-        raise ValueError("the file of this calibrator has no intervals; fit it again")
-    values, weight = state["values"], state["bin_weights"]
-    proportions = state.get("proportions", values)
-    rows = (weight + prior_weight) / max(float(state["unit"]), weight.sum() / _MOST_ROWS)
-    jeffreys = 0.0 if prior_weight else 0.5
-    positive, negative = proportions * rows + jeffreys, (1 - proportions) * rows + jeffreys
-    lower, upper = (betaincinv(positive, negative, (1 + z * level) / 2) for z in (-1, 1))
-    for contained in (values, proportions):
-        lower, upper = np.minimum(lower, contained), np.maximum(upper, contained)
-    return lower, upper
 
 
 def equal_mass_bins(

@@ -136,14 +136,12 @@ class LogOddsCalibrator(ParametricCalibrator):
         sample = make(rows.sample)
         p = len(sample.columns) - (1 - self._first)
         fit = binary_fit(rows, make, sample, self._penalties(state, p)[self._first :])
-        return self._state_of(state, self._minimize(p, fit), rows.weight)
-
-    def _state_of(self, state: State, minimum: Minimum, total: float) -> State:
+        minimum = self._minimize(p, fit)
         return {
             **state,
             **self._describe(state, minimum.x),
             "theta": minimum.x,
-            "objective": np.asarray(minimum.value / total),
+            "objective": np.asarray(minimum.value / rows.weight),
             "n_iter": np.asarray(int(minimum.iterations)),
             "status": np.asarray(int(minimum.status)),
         }
@@ -208,17 +206,16 @@ class LogOddsCalibrator(ParametricCalibrator):
     def _model(self, state: State, rows: Rows) -> Model:
         scores, basis, design = self._standardized_design(state, rows)
         penalty = self._penalties(state, len(basis.positive))
+        prior, destandardize = basis.prior, basis.destandardize
         if self.inference == "map":
             design = design._replace(columns=self._columns(state, scores))
-            return log_odds_model(
-                design, None, penalty, basis.positive, lambda u: self._describe(state, u)
-            )
+            prior, destandardize = None, lambda u: u
         return log_odds_model(
             design,
-            basis.prior,
+            prior,
             penalty,
             basis.positive,
-            lambda u: self._describe(state, basis.destandardize(u)),
+            lambda u: self._describe(state, destandardize(u)),
         )
 
 
@@ -229,25 +226,21 @@ def _bound(rows: Rows) -> Rows:
 def _make_design(
     make_columns: Callable[[AnyArray], AnyArray], first: int, rows: Rows
 ) -> BinaryDesign[Any]:
-    """Compute the columns, the first of ones, and the targets of rows."""
-    design = _in_parts(make_columns, rows.scores)
-    if not first:
-        xp = namespace(design)
-        design = xp.concat([xp.ones_like(design[:1, ...]), design])
-    return BinaryDesign(design, rows.y.astype(float), rows.weights)
+    """Compute the columns, the first of ones, and the targets of rows.
 
-
-def _in_parts(make_columns: Callable[[AnyArray], AnyArray], scores: AnyArray) -> AnyArray:
-    """Compute columns (p, m) of scores; NumPy's in parts that fit in the processor's cache."""
+    Those of NumPy are computed in parts that fit in the processor's cache.
+    """
+    scores = rows.scores
     if not on_host(scores) or len(scores) <= _SCORES_AT_ONCE:
-        return make_columns(scores)
-    parts = slices(len(scores), _SCORES_AT_ONCE)
-    first = make_columns(scores[parts[0]])
-    columns = np.empty((len(first), len(scores)))
-    columns[:, parts[0]] = first
-    for part in parts[1:]:
-        columns[:, part] = make_columns(scores[part])
-    return columns
+        columns = make_columns(scores)
+    else:
+        columns = np.empty((len(make_columns(scores[:1])), len(scores)))
+        for part in slices(len(scores), _SCORES_AT_ONCE):
+            columns[:, part] = make_columns(scores[part])
+    if not first:
+        xp = namespace(columns)
+        columns = xp.concat([xp.ones_like(columns[:1, ...]), columns])
+    return BinaryDesign(columns, rows.y.astype(float), rows.weights)
 
 
 class _Standardized:

@@ -116,11 +116,10 @@ class LinearCalibrator(OnlineCalibrator, ParametricCalibrator):
             minimum = Minimum(none, np.asarray(0.0), 0.0, 0, Status.CONVERGED, none)
         else:
             minimum = softmax_fit(rows, self._design, penalty, self._start(rows.sample))
-        return self._state_of({**state, **choice}, minimum, penalty, rows.weight)
-
-    def _state_of(self, state: State, minimum: Minimum, penalty: np.ndarray, total: float) -> State:
+        total = rows.weight
         return {
             **state,
+            **choice,
             **self._describe(state, minimum.x),
             "theta": minimum.x,
             "penalty": penalty,

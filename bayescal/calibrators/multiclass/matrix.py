@@ -113,11 +113,6 @@ class Matrix(LinearCalibrator):
             for i, a in enumerate(off_diagonals)
             for b in (intercepts if i % 2 else intercepts[::-1])
         ]
-        pairs = (
-            pairs
-            if len(intercepts) > 1
-            else [(float(a), float(intercepts[0])) for a in off_diagonals]
-        )
         rows = rows.all()
         folds = fold_scores(*rows, _FOLDS)
         if folds.count == 1 or k == 1:

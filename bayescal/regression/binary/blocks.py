@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from bayescal._core.execution.chunks import slices
-from bayescal._core.minimization.directions import newton_step_on_host
 from bayescal._core.minimization.newton_cg import Curvature, Point, newton_cg
-from bayescal._core.minimization.optimize import Minimum, QuadraticModel, Status, newton_on_host
+from bayescal._core.minimization.optimize import Minimum, QuadraticModel, Status
 from bayescal._core.shapes import Bool, Float
 from bayescal.data.rows import Designs, Sums, add, greatest
 from bayescal.regression.binary.host import (
-    corrected_step,
+    descend,
     design_of,
     fit_on_host,
     is_settled,
@@ -47,11 +46,6 @@ _NUMBERS = 1 << 17
 _MILD = 1e-60, 1e60
 
 
-class _LastPass(NamedTuple):
-    at: Float[np.ndarray, " parameters"]
-    sums: Sums
-
-
 def fit_binary(
     problem: Regression[np.ndarray], total: float, designs: Designs
 ) -> Minimum[np.ndarray]:
@@ -67,16 +61,12 @@ def fit_binary(
     problem = problem._replace(x=x)
     size = np.maximum(x.max(axis=0), -x.min(axis=0))
     unit, inverse = units(np.where(size > 0, size, 1.0), np)
-    begin = _start(problem, total) * unit
-    last: list[_LastPass] = []
-
-    def sums(beta: Theta) -> Sums:
-        if not last or not np.array_equal(last[-1].at, beta):
-            sums = designs.total(_binary_sums, mean, inverse, beta, not last, merge=_join)
-            last[:] = [_LastPass(beta, sums)]
-        return last[-1].sums
-
-    first = sums(begin)
+    # Start from the fit to the sample, with its fraction of the penalties.
+    fraction = float(problem.weights.sum()) / total
+    minimum = fit_on_host(problem._replace(l2=np.asarray(problem.l2) * fraction))
+    begin = minimum.x if minimum.status == Status.CONVERGED else start(problem, np)
+    begin = begin * unit
+    first = designs.total(_binary_sums, mean, inverse, begin, True, merge=_join)
     gram, largest = first["gram"], first["largest"]
     span = None if is_settled(problem, len(gram)) else span_of_gram(gram, total)
     # Linearly dependent columns share their effect.
@@ -87,25 +77,17 @@ def fit_binary(
     weights = part.weights * (total / part.weights.sum())
     part = part._replace(columns=turn.T @ part.columns, weights=weights)
 
-    def turned(loss: QuadraticModel[np.ndarray]) -> QuadraticModel[np.ndarray]:
-        return QuadraticModel(loss.value, turn.T @ loss.gradient, turn.T @ loss.hessian @ turn)
+    def evaluate(gamma: Gamma) -> QuadraticModel[np.ndarray]:
+        beta = turn @ gamma
+        sums = first
+        if not np.array_equal(beta, begin):
+            sums = designs.total(_binary_sums, mean, inverse, beta, False)
+        hessian = turn.T @ sums["hessian"] @ turn
+        return QuadraticModel(sums["value"], turn.T @ sums["gradient"], hessian)
 
     def penalized(loss: QuadraticModel[np.ndarray], gamma: Gamma) -> QuadraticModel[np.ndarray]:
         # Without a penalty to decide between dependent columns there is none at all.
         return add_penalties(problem, unit, None, loss, gamma, np) if span is None else loss
-
-    def objective(gamma: Gamma) -> QuadraticModel[np.ndarray]:
-        return penalized(turned(_loss(sums(turn @ gamma))), gamma)
-
-    def direction(
-        hessian: Float[np.ndarray, "combinations combinations"], gradient: Gamma, gamma: Gamma
-    ) -> tuple[Gamma, Float[np.ndarray, ""]]:
-        if last[-1].sums is not first:
-            return newton_step_on_host(hessian, gradient, gamma)
-        loss = turned(_loss(first))
-        return corrected_step(
-            part, hessian, gradient, gamma, loss, penalized, scale=total, bound=bound
-        )
 
     def moved(gamma: Gamma, step: Gamma) -> Float[np.ndarray, ""]:
         # Cheap upper bound; rows are read only if it is large.
@@ -115,28 +97,9 @@ def fit_binary(
             return bound_on_move
         return designs.total(_largest_move, mean, inverse, beta, step, merge=greatest)["moved"]
 
-    minimum = newton_on_host(
-        objective,
-        begin if span is None else np.linalg.lstsq(span, begin)[0],
-        scale=total,
-        bound=bound,
-        direction=direction,
-        movement=moved,
-        foresee=True,
-    )
+    gamma = begin if span is None else np.linalg.lstsq(span, begin)[0]
+    minimum = descend(evaluate, penalized, gamma, part, total, bound, moved)
     return minimum._replace(x=uncentered(turn @ minimum.x / unit, mean, np))
-
-
-def _loss(sums: Sums) -> QuadraticModel[np.ndarray]:
-    return QuadraticModel(sums["value"], sums["gradient"], sums["hessian"])
-
-
-def _start(problem: Regression[np.ndarray], total: float) -> Beta:
-    """Fit the sample, with its fraction of the penalties, to get initial coefficients."""
-    fraction = float(problem.weights.sum()) / total
-    part = problem._replace(l2=np.asarray(problem.l2) * fraction)
-    minimum = fit_on_host(part)
-    return minimum.x if minimum.status == Status.CONVERGED else start(problem, np)
 
 
 def _binary_sums(

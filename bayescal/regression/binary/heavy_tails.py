@@ -7,7 +7,7 @@ tails, whatever the number of coefficients.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,12 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.shapes import Bool, Float
 from bayescal.regression.binary.objective import CoefficientPrior, Distribution
 from bayescal.regression.draws import density_type, effective_sizes, resample
+
+#: Arrays by their axes.
+Theta: TypeAlias = 'Float[np.ndarray, " parameters"]'
+Particles: TypeAlias = 'Float[np.ndarray, "particles parameters"]'
+Draws: TypeAlias = 'Float[np.ndarray, "*draws parameters"]'
+DeviceDraws: TypeAlias = 'Float[jax.Array, "*draws parameters"]'
 
 #: Largest absolute coordinate, so that no square overflows; the prior's mass beyond is 1e-137.
 _MAX_COORDINATE = 25.0
@@ -71,9 +77,7 @@ class Coordinates(NamedTuple):
     distribution: Distribution | None = None
     distributed: Bool[np.ndarray, " parameters"] | None = None
 
-    def coefficients(
-        self, z: Float[np.ndarray, "*draws parameters"]
-    ) -> tuple[Float[np.ndarray, "*draws parameters"], Float[np.ndarray, "*draws parameters"]]:
+    def coefficients(self, z: Draws) -> tuple[Draws, Draws]:
         """Compute u, and its derivative."""
         from scipy.special import ndtr
 
@@ -94,9 +98,7 @@ class Coordinates(NamedTuple):
 
 
 @jax.jit
-def _quantiles(
-    law: Distribution, z: Float[jax.Array, "*draws parameters"]
-) -> tuple[Float[jax.Array, "*draws parameters"], Float[jax.Array, "*draws parameters"]]:
+def _quantiles(law: Distribution, z: DeviceDraws) -> tuple[DeviceDraws, DeviceDraws]:
     """Compute the quantiles of a distribution at the normal distribution function of z.
 
     Also returns the derivative, which is the ratio of the densities.
@@ -109,9 +111,9 @@ def _quantiles(
 class _Particles(NamedTuple):
     """Particles, with their log likelihoods and gradients."""
 
-    z: Float[np.ndarray, "particles parameters"]
+    z: Particles
     value: Float[np.ndarray, " particles"]
-    slope: Float[np.ndarray, "particles parameters"]
+    slope: Particles
 
     def where(self, taken: Bool[np.ndarray, " particles"], new: _Particles) -> _Particles:
         """Replace the particles that are ``taken``."""
@@ -121,19 +123,14 @@ class _Particles(NamedTuple):
         )
         return _Particles(z, value, slope)
 
-    def heated(
-        self, heat: float
-    ) -> tuple[Float[np.ndarray, " particles"], Float[np.ndarray, "particles parameters"]]:
+    def heated(self, heat: float) -> tuple[Float[np.ndarray, " particles"], Particles]:
         """Return log densities and gradients with a power of the likelihood."""
         return heat * self.value - 0.5 * np.sum(self.z**2, axis=1), heat * self.slope - self.z
 
 
 def draw_heavy_tailed(
-    likelihood: LogisticLikelihood,
-    coordinates: Coordinates,
-    n: int,
-    rng: np.random.Generator,
-) -> tuple[Float[np.ndarray, "draws parameters"], Float[np.ndarray, " parameters"]]:
+    likelihood: LogisticLikelihood, coordinates: Coordinates, n: int, rng: np.random.Generator
+) -> tuple[Draws, Theta]:
     """Draw n coefficients u from the posterior; return them and effective sizes of means of z.
 
     Particles start from the prior and reach the posterior in stages: resampling by a power of the
@@ -148,7 +145,7 @@ def draw_heavy_tailed(
     particle filters.
     """
 
-    def at(z: Float[np.ndarray, "particles parameters"]) -> _Particles:
+    def at(z: Particles) -> _Particles:
         u, slope = coordinates.coefficients(z)
         theta = np.where(coordinates.positive, np.exp(np.where(coordinates.positive, u, 0.0)), u)
         value, gradient = likelihood.evaluate(theta)

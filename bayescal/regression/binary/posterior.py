@@ -36,6 +36,8 @@ from bayescal.regression.draws import Draws, density_type, tempered_draws
 from bayescal.regression.model import Sites, log_odds_sites, potential
 
 #: Arrays by their axes.
+PerDraw: TypeAlias = 'Float[np.ndarray, " draws"]'
+DeviceTheta: TypeAlias = 'Float[jax.Array, " parameters"]'
 PerPoint: TypeAlias = 'Float[jax.Array, " *points"]'
 Theta: TypeAlias = 'Float[np.ndarray, " parameters"]'
 Matrix: TypeAlias = 'Float[np.ndarray, "parameters parameters"]'
@@ -74,7 +76,7 @@ class Sums(NamedTuple):
     weights: Float[Array, " points"]
     linear: Float[Array, " parameters"]
 
-    def loss(self, theta: Float[jax.Array, " parameters"]) -> Float[jax.Array, ""]:
+    def loss(self, theta: DeviceTheta) -> Float[jax.Array, ""]:
         """Compute the negative log likelihood of theta."""
         return jnp.sum(self.weights * _softplus(theta @ self.columns)) - theta @ self.linear
 
@@ -135,16 +137,14 @@ def _prior_terms(target: Target, u: Theta) -> tuple[Float[np.ndarray, ""], Theta
 
 
 @jax.jit
-def _prior_loss_compiled(
-    law: Distribution, b: Float[jax.Array, " parameters"]
-) -> Terms[Float[jax.Array, " parameters"]]:
+def _prior_loss_compiled(law: Distribution, b: DeviceTheta) -> Terms[DeviceTheta]:
     """Compute the negative log density of a NumPyro distribution and two derivatives, at ``b``."""
 
-    def loss(values: Float[jax.Array, " parameters"]) -> Float[jax.Array, " parameters"]:
+    def loss(values: DeviceTheta) -> DeviceTheta:
         with jax.numpy_dtype_promotion("standard"):
             return -law.log_prob(values)
 
-    def slope(values: Float[jax.Array, " parameters"]) -> Float[jax.Array, " parameters"]:
+    def slope(values: DeviceTheta) -> DeviceTheta:
         return jax.jvp(loss, (values,), (jnp.ones_like(values),))[1]
 
     return loss(b), slope(b), jax.jvp(slope, (b,), (jnp.ones_like(b),))[1]
@@ -180,7 +180,7 @@ def sample(
     factor, status = triangle(hessian), int(mode.status)
     sums = _sums(target, mode.x, factor, scored)
 
-    def log_density(u: Float[np.ndarray, "draws parameters"]) -> Float[np.ndarray, " draws"]:
+    def log_density(u: Float[np.ndarray, "draws parameters"]) -> PerDraw:
         with float64():
             prior = _prior_value(target, u)
         return _log_likelihoods(sums, _constrain(target, u)) - prior
@@ -251,7 +251,7 @@ def _softplus_jvp(primals: tuple[PerPoint], tangents: tuple[PerPoint]) -> tuple[
     return jnp.maximum(line, 0) + jnp.log1p(small), probability * tangents[0]
 
 
-def _loss(u: Float[jax.Array, " parameters"], sums: Sums, sites: Sites) -> Float[jax.Array, ""]:
+def _loss(u: DeviceTheta, sums: Sums, sites: Sites) -> Float[jax.Array, ""]:
     """Compute the potential of the NumPyro model at u."""
     return potential(sites, sums.loss, u)
 
@@ -323,14 +323,12 @@ def _softplus_sums(
     thetas: Float[np.ndarray, "draws parameters"],
     columns: Float[np.ndarray, "parameters points"],
     weights: Float[np.ndarray, " points"],
-) -> Float[np.ndarray, " draws"]:
+) -> PerDraw:
     lines = (theta @ columns for theta in thetas)
     return np.array([weights @ np.logaddexp(0, line) for line in lines])
 
 
-def _log_likelihoods(
-    sums: Sums, thetas: Float[np.ndarray, "draws parameters"]
-) -> Float[np.ndarray, " draws"]:
+def _log_likelihoods(sums: Sums, thetas: Float[np.ndarray, "draws parameters"]) -> PerDraw:
     """Compute log likelihoods, with errors below 1e-7 of the weights, or of 1e5 if that is less."""
     columns, weights, linear = sums
     size = np.abs(thetas @ columns)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from bayescal._core.minimization.optimize import Status, iterate
 from bayescal._core.shapes import Float
 from bayescal.regression.binary.objective import row_terms
+
+#: Arrays by their axes.
+Columns: TypeAlias = 'Float[np.ndarray, "parameters rows"]'
+Fits: TypeAlias = 'Float[np.ndarray, "fits parameters"]'
+FitRows: TypeAlias = 'Float[np.ndarray, "fits rows"]'
 
 #: Largest number of iterations, and gain of the last step in nats per row; convergence is
 #: quadratic.
@@ -23,7 +28,7 @@ class RidgePath(NamedTuple):
 
 
 def ridge_path(
-    columns: Float[np.ndarray, "parameters rows"],
+    columns: Columns,
     weights: Float[np.ndarray, "folds rows"],
     positives: Float[np.ndarray, "folds rows"],
     penalties: Float[np.ndarray, "candidates parameters"],
@@ -56,13 +61,13 @@ def ridge_path(
 
 
 def _solve(
-    columns: Float[np.ndarray, "parameters rows"],
+    columns: Columns,
     pairs: Float[np.ndarray, "pairs rows"],
-    train: Float[np.ndarray, "fits rows"],
-    wanted: Float[np.ndarray, "fits parameters"],
-    strengths: Float[np.ndarray, "fits parameters"],
-    theta: Float[np.ndarray, "fits parameters"],
-) -> Float[np.ndarray, "fits parameters"]:
+    train: FitRows,
+    wanted: Fits,
+    strengths: Fits,
+    theta: Fits,
+) -> Fits:
     """Minimize sum(train * softplus(line)) - wanted . theta + penalty for each fit.
 
     ``pairs`` are the products of all pairs of columns, from the upper triangle of the Hessian.
@@ -104,14 +109,8 @@ def _solve(
 
 
 def _evaluate(
-    theta: Float[np.ndarray, "fits parameters"],
-    columns: Float[np.ndarray, "parameters rows"],
-    train: Float[np.ndarray, "fits rows"],
-    wanted: Float[np.ndarray, "fits parameters"],
-    strengths: Float[np.ndarray, "fits parameters"],
-) -> tuple[
-    Float[np.ndarray, " fits"], Float[np.ndarray, "fits parameters"], Float[np.ndarray, "fits rows"]
-]:
+    theta: Fits, columns: Columns, train: FitRows, wanted: Fits, strengths: Fits
+) -> tuple[Float[np.ndarray, " fits"], Fits, FitRows]:
     """Compute values and slopes, and the rows' curvatures."""
     line = theta @ columns
     loss, rise, curvature = row_terms(line, 0.0, train, np)

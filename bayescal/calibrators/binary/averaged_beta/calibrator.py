@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -313,12 +312,12 @@ class AveragedBeta(OnlineCalibrator):
         return self._ends(state, transform(scores, self.inputs, self.domain, least), level)
 
     def _ends(self, state: State, scores: XArray, level: float) -> np.ndarray:
-        """Compute lower and upper ends (m, 2) of intervals."""
+        """Compute ends (m, 2) of intervals; interpolate their log odds for very many scores."""
         xp = namespace(scores)
         weights = state["cell_weights"] ** min(1, _INTERVAL_POWER / self.power)
         weights = xp.reshape(weights / xp.sum(weights), (-1,))
 
-        def ends_at(state: State, z: Array) -> XArray:
+        def ends_at(z: Array) -> XArray:
             line, columns = self._lines(state, z)
             spread = xp.sqrt(_VARIANCE_FACTOR * self._variances(state, columns))
             mean, spread = (xp.reshape(a, (weights.shape[0], -1)) for a in (line, spread))
@@ -336,10 +335,19 @@ class AveragedBeta(OnlineCalibrator):
                 upper = xp.where(unchanged & (score > upper), score, upper)
             return xp.stack([lower, upper], axis=1)
 
-        def ends_in_blocks(state: State, z: XArray) -> XArray:
-            return map_rows(lambda part: ends_at(state, part), z, self._width(state, z))
+        def in_blocks(z: XArray) -> XArray:
+            return map_rows(ends_at, z, self._width(state, z))
 
-        return _between_knots(ends_in_blocks, state, scores)
+        # Accelerators compute all probabilities in parallel.
+        if not on_host(scores) or len(scores) <= _MAX_EXACT_SCORES:
+            return in_blocks(scores)
+        z = np.clip(scores, -FAR, FAR)
+        first, last = np.arcsinh(z.min()), np.arcsinh(z.max())
+        knots = np.unique(np.sinh(np.linspace(first, last, _KNOTS)))
+        with np.errstate(divide="ignore"):
+            probs = in_blocks(knots)
+            lines = np.clip(np.log(probs) - np.log1p(-probs), -FAR, FAR)
+        return np.stack([sigmoid(np.interp(z, knots, line)) for line in lines.T], axis=1)
 
     @cached_property
     @ignoring_underflow
@@ -446,21 +454,3 @@ def unchanged_weight(state: State, power: float) -> AnyArray:
         return 0 * state["smoothing"]
     weight = sigmoid(state["log_prior_odds"] + power * state["log_bayes_factor"])
     return weight if "unchanged" not in state else weight + (1 - weight) * state["unchanged"]
-
-
-def _between_knots(
-    function: Callable[[State, AnyArray], AnyArray], state: State, z: object
-) -> np.ndarray:
-    """Compute probabilities (m, r); interpolate their log odds linearly for very many z.
-
-    Only NumPy arrays are interpolated; accelerators compute all probabilities in parallel.
-    """
-    if not on_host(z) or len(z) <= _MAX_EXACT_SCORES:
-        return function(state, z)
-    z = np.clip(z, -FAR, FAR)
-    first, last = np.arcsinh(z.min()), np.arcsinh(z.max())
-    knots = np.unique(np.sinh(np.linspace(first, last, _KNOTS)))
-    with np.errstate(divide="ignore"):
-        probs = function(state, knots)
-        lines = np.clip(np.log(probs) - np.log1p(-probs), -FAR, FAR)
-    return np.stack([sigmoid(np.interp(z, knots, line)) for line in lines.T], axis=1)

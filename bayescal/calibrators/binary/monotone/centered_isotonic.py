@@ -7,15 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from bayescal.calibrators.base.calibrator import State
-from bayescal.calibrators.binary.monotone.pooling import (
-    MonotoneCalibrator,
-    distinct_points,
-    pool_again,
-    pool_ranking,
-)
-from bayescal.calibrators.binary.monotone.posterior import count_cells
-from bayescal.data.order.ranking import Ranking
+from bayescal.calibrators.binary.monotone.pooling import MonotoneCalibrator, PooledBlocks
 from bayescal.data.rows import Rows, Source, Sums
 
 
@@ -63,26 +55,18 @@ class CenteredIsotonic(MonotoneCalibrator):
     [0.35, 0.6]
     """
 
-    def _fit(self, rows: Source, seed: int) -> State:
-        ranking = Ranking(rows)
-        starts, values = pool_ranking(ranking)
-        groups, cells = ranking.groups, count_cells(rows, ranking)
-        if self.bounds == "laplace":
-            starts, values = pool_again(groups, starts)
-        sizes = np.diff(starts, append=len(groups.weight))
-        lowest, highest = groups.lowest[starts], groups.highest[starts + sizes - 1]
+    def _ends_of_blocks(self, blocks: PooledBlocks, rows: Source) -> tuple[np.ndarray, np.ndarray]:
+        groups, starts, values, lowest, highest = blocks
         weight = np.add.reduceat(groups.weight, starts)
         if groups.whole.any():
             center = rows.total(partial(_centers, lowest, weight))["center"]
         else:
             # Divide weights before summing, so that sums of scores do not overflow.
-            proportion = groups.weight / weight.repeat(sizes)
+            proportion = groups.weight / weight.repeat(np.diff(starts, append=len(groups.weight)))
             center = np.add.reduceat(proportion * groups.lowest, starts)
         center = np.clip(center, lowest, highest)
         at_limit = (values == 0) | (values == 1)
-        first, last = np.where(at_limit, lowest, center), np.where(at_limit, highest, center)
-        points = distinct_points(np.stack([first, last], axis=1).ravel(), values.repeat(2))
-        return {**points, **cells}
+        return np.where(at_limit, lowest, center), np.where(at_limit, highest, center)
 
 
 def _centers(lowest: np.ndarray, weight: np.ndarray, rows: Rows) -> Sums:

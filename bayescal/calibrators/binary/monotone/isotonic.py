@@ -6,15 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bayescal.calibrators.base.calibrator import State
-from bayescal.calibrators.binary.monotone.pooling import (
-    MonotoneCalibrator,
-    distinct_points,
-    pool_again,
-    pool_ranking,
-)
-from bayescal.calibrators.binary.monotone.posterior import count_cells
-from bayescal.data.order.ranking import Ranking
+from bayescal.calibrators.binary.monotone.pooling import MonotoneCalibrator, PooledBlocks
 from bayescal.data.rows import Source
 
 
@@ -80,12 +72,5 @@ class Isotonic(MonotoneCalibrator):
     [0.25, 0.5]
     """
 
-    def _fit(self, rows: Source, seed: int) -> State:
-        ranking = Ranking(rows)
-        starts, values = pool_ranking(ranking)
-        groups, cells = ranking.groups, count_cells(rows, ranking)
-        if self.bounds == "laplace":
-            starts, values = pool_again(groups, starts)
-        ends = np.append(starts[1:], len(groups.weight)) - 1
-        thresholds = np.stack([groups.lowest[starts], groups.highest[ends]], axis=1).ravel()
-        return {**distinct_points(thresholds, values.repeat(2)), **cells}
+    def _ends_of_blocks(self, blocks: PooledBlocks, rows: Source) -> tuple[np.ndarray, np.ndarray]:
+        return blocks.lowest, blocks.highest

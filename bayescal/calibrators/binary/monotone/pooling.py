@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike, XArray, namespace, on_host, search
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.binary.monotone.base import OrderCalibrator
-from bayescal.calibrators.binary.monotone.posterior import draw_maps
+from bayescal.calibrators.binary.monotone.posterior import count_cells, draw_maps
 from bayescal.data.checks import check_choice, check_level
 from bayescal.data.order.equal_rows import is_first
 from bayescal.data.order.ranking import Groups, Ranking, equal_scores
+from bayescal.data.rows import Source
 from bayescal.data.scores import two_columns
 
 #: Draws from which intervals are computed.
 _DRAWS = 1000
+
+
+class PooledBlocks(NamedTuple):
+    """Blocks of isotonic regression: index of the first group, value, and outermost scores."""
+
+    groups: Groups
+    starts: np.ndarray
+    values: np.ndarray
+    lowest: np.ndarray
+    highest: np.ndarray
 
 
 @dataclass(eq=False, repr=False)
@@ -34,6 +46,22 @@ class MonotoneCalibrator(OrderCalibrator):
 
     def _check_options(self) -> None:
         check_choice(self.bounds, "bounds", ("none", "laplace"))
+
+    @abstractmethod
+    def _ends_of_blocks(self, blocks: PooledBlocks, rows: Source) -> tuple[np.ndarray, np.ndarray]:
+        """Compute the first and the last score (b,) with the value of each block."""
+
+    def _fit(self, rows: Source, seed: int) -> State:
+        ranking = Ranking(rows)
+        starts, values = pool_ranking(ranking)
+        groups = ranking.groups
+        cells = count_cells(rows, ranking)
+        if self.bounds == "laplace":
+            starts, values = _pool_again(groups, starts)
+        ends = np.append(starts[1:], len(groups.weight)) - 1
+        blocks = PooledBlocks(groups, starts, values, groups.lowest[starts], groups.highest[ends])
+        thresholds = np.stack(self._ends_of_blocks(blocks, rows), axis=1).ravel()
+        return {**distinct_points(thresholds, values.repeat(2)), **cells}
 
     def _apply(self, state: State, scores: XArray) -> XArray:
         return two_columns(interpolate(scores, state["thresholds"], state["values"]))
@@ -78,20 +106,14 @@ class MonotoneCalibrator(OrderCalibrator):
         maps = draw_maps(state["cell_counts"], _DRAWS, seed=0)
         tail = (1 - level) / 4
         ends = np.quantile(maps, [tail, 1 - tail], axis=0)
-        first, last = _range_of_cells(state, self.inputs == "probs")
+        lowest, highest = state.get("cell_starts"), state["cell_ends"]
+        if lowest is None:  # in files of the first version cells begin where the one before ends
+            lowest = np.append(highest[:1], np.nextafter(highest[:-1], np.inf))
+        first, last = equal_scores(lowest, highest, self.inputs == "probs")
         below = np.maximum(np.searchsorted(first, values, "right") - 1, 0)
         above = np.minimum(np.searchsorted(last, values), len(last) - 1)
         probs = self._apply(state, values)[:, 1]
         return np.minimum(ends[0, below], probs), np.maximum(ends[1, above], probs)
-
-
-def _range_of_cells(state: State, probabilities: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the smallest and the largest score that count as part of each cell (c,)."""
-    highest = state["cell_ends"]
-    lowest = state.get("cell_starts")
-    if lowest is None:  # in files of the first version cells begin where the one before ends
-        lowest = np.append(highest[:1], np.nextafter(highest[:-1], np.inf))
-    return equal_scores(lowest, highest, probabilities)
 
 
 def pool(weight: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -166,7 +188,7 @@ def distinct_points(thresholds: np.ndarray, values: np.ndarray) -> State:
     return {"thresholds": thresholds[new], "values": values[new]}
 
 
-def pool_again(groups: Groups, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _pool_again(groups: Groups, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Add a row of each class to blocks of a single class, and pool decreasing blocks again."""
     weight = np.add.reduceat(groups.weight, starts)
     positive = np.add.reduceat(groups.positive, starts)

@@ -22,7 +22,7 @@ from bayescal.calibrators.binary.spline.basis import (
     second_derivatives,
 )
 from bayescal.calibrators.binary.spline.points import (
-    ScaledColumns,
+    Destandardize,
     choose_strength,
     draw_averaged,
     grid_of,
@@ -214,7 +214,10 @@ class Spline(LogOddsCalibrator):
     def _rows_to_fit(self, rows: Source) -> Source:
         # All steps of the fit treat rows of equal score and label as one row.
         merged = sort_rows(*merged_rows(rows, "Spline"))
-        return super()._rows_to_fit(self._with_prior(merged))
+        if self.unity_prior_weight:
+            prior = *_PRIOR[:2], float(self.unity_prior_weight) * _PRIOR[2]
+            merged = Rows(*(np.concatenate(pair) for pair in zip(merged, prior, strict=True)))
+        return super()._rows_to_fit(merged)
 
     def _condensed(self, state: State, rows: Source) -> Source:
         """Replace very many rows by points with equal sums of the basis functions.
@@ -254,26 +257,17 @@ class Spline(LogOddsCalibrator):
         points = summarize(*sort_rows(scores, y, weights), 1)
         mass = points.weights[0]
 
-        def target(strength: float) -> tuple[ScaledColumns, Target]:
+        def target(strength: float) -> tuple[Destandardize, Target]:
             candidate = {**state, "strength": np.asarray(strength)}
             summary = Rows(points.x, points.positives[0] / mass, mass)
             _, basis, design = self._standardized_design(candidate, summary)
-            return basis, Target(design, np.zeros(len(basis.positive)), basis.prior)
+            target = Target(design, np.zeros(len(basis.positive)), basis.prior)
+            return basis.destandardize, target
 
         return one_chain(*draw_averaged(map(target, grid), self.num_samples, seed))
 
-    def _with_prior(self, rows: Rows) -> Rows:
-        """Append the rows of the prior."""
-        if not self.unity_prior_weight:
-            return rows
-        prior = *_PRIOR[:2], float(self.unity_prior_weight) * _PRIOR[2]
-        return Rows(*(np.concatenate(pair) for pair in zip(rows, prior, strict=True)))
-
+    @single_threaded_blas()
     def _prepare(self, rows: Rows) -> State:
-        with single_threaded_blas():
-            return self._choose(rows)
-
-    def _choose(self, rows: Rows) -> State:
         """Choose knots, basis and strength."""
         scores, y, weights = rows
         count = len(y) - (len(_PRIOR[0]) if self.unity_prior_weight else 0)

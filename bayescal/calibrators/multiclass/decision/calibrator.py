@@ -146,30 +146,22 @@ class Decision(Calibrator):
     def _fit(self, rows: Source, seed: int) -> State:
         order = order_of_classes(rows)
         rows, state = rows.mapped(partial(_in_order, order), rows.largest), dict[str, np.ndarray]()
-        if self.steps == "cv":
+        steps = self.steps
+        if steps == "cv":
             state["cv_briers"] = self._cross_validate(rows.all(), seed)
-        return {**state, **self._boost(rows, rows.sample, order, state, seed)}
-
-    @property
-    def _hard(self) -> bool:
-        return self.partition == "hard"
-
-    def _boost(
-        self, rows: Source, sample: Rows, order: np.ndarray, chosen: State, seed: int
-    ) -> State:
-        """Make the steps on rows whose classes are in a canonical order; return the state."""
-        steps = int(np.argmin(chosen["cv_briers"])) if chosen else self.steps
-        path = _BoostingSteps(self.decisions, self._hard, rows, sample, seed)
-        for _ in range(int(steps)):
+            steps = int(np.argmin(state["cv_briers"]))
+        path = _BoostingSteps(self.decisions, self._hard, rows, rows.sample, seed)
+        for _ in range(steps):
             if not path.advance(self.tolerance):
                 break
         briers = path.end()
         count, d, k = len(path.steps), self.decisions, len(order)
-        reached = self.tolerance == 0 or self.steps == "cv" or count < int(steps)
+        reached = self.tolerance == 0 or self.steps == "cv" or count < steps
         parts = zip(*path.steps, strict=True) if count else [(), (), ()]
         directions, offsets, adjustments = (np.array(part) for part in parts)
         column = np.argsort(order)
         return {
+            **state,
             "crop": np.asarray(self._least(k)),
             "directions": directions.reshape(count, d, k)[..., column],
             "offsets": offsets.reshape(count, d),
@@ -180,6 +172,10 @@ class Decision(Calibrator):
             "n_iter": np.asarray(count),
             "status": np.asarray(int(Status.CONVERGED if reached else Status.LIMIT)),
         }
+
+    @property
+    def _hard(self) -> bool:
+        return self.partition == "hard"
 
     def _least(self, k: int) -> float:
         return min(crop_floor(self.crop, k), 1 / k)

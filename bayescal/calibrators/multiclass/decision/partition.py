@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from optax import OptState
 
 #: Arrays by their axes.
+RowsByClass: TypeAlias = 'Float[np.ndarray, "rows classes"]'
 Probs: TypeAlias = 'Float[jax.Array, "rows classes"]'
 
 #: Directions and offsets of all starts.
@@ -101,11 +102,7 @@ def _program() -> Callable[..., tuple[Point, jax.Array]]:
 
 
 def worst_partition(
-    rows: Float[np.ndarray, "rows classes"],
-    errors: Float[np.ndarray, "rows classes"],
-    parts: int,
-    rng: np.random.Generator,
-    hard: bool = False,
+    rows: RowsByClass, errors: RowsByClass, parts: int, rng: np.random.Generator, hard: bool = False
 ) -> Partition:
     """Search for the linear partition of predictions (n, k) with the largest violation.
 

@@ -62,8 +62,7 @@ def regression_model(
 ) -> Model:
     """Make the model of a logistic regression, for coefficients of the unscaled features.
 
-    Its sites are ``coef`` and ``intercept``. If the prior is on the log odds at the center of
-    the features, the latter is ``intercept_at_center``.
+    Its sites are ``coef`` and ``intercept``, or ``intercept_at_center`` for a prior at the center.
     """
     d, prior = x.shape[1], method.coef_prior
     sampled = method.inference != "map"
@@ -112,8 +111,7 @@ def log_odds_model(
 ) -> Model:
     """Make the model of log odds that are linear in parameters ``theta_0``, ``theta_1``, ...
 
-    Without a prior it is the penalized likelihood. A prior is on the logarithm of parameters that
-    must be ``positive``; the other parameters are in units of its scale.
+    Without a prior it is the penalized likelihood; see :func:`log_odds_sites`.
     """
     make_sites = partial(penalized_sites, penalty, positive)
     if prior is not None:
@@ -130,11 +128,7 @@ def softmax_model(
     penalty: Float[np.ndarray, " parameters"],
     describe: Callable[[Float[jax.Array, " parameters"]], Mapping[str, AnyArray]],
 ) -> Model:
-    """Make the model of logits that are linear in parameters.
-
-    Its sites are ``theta``, with the normal prior that equals the penalty, and ``theta_free``
-    for parameters without penalty.
-    """
+    """Make the model of logits that are linear in parameters; see :func:`softmax_sites`."""
 
     def loss(theta: Float[jax.Array, " parameters"]) -> Float[jax.Array, ""]:
         return evaluate(design.map_arrays(jnp.asarray), jnp.zeros_like(theta), theta).value

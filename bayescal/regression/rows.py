@@ -29,11 +29,7 @@ def binary_fit(
 ) -> Callable[[Shaped[np.ndarray, " 1+features"]], Minimum[np.ndarray]]:
     """Prepare a logistic regression on the designs that ``make`` returns for rows and for a sample.
 
-    Returns
-    -------
-    function
-        Fits the coefficients, the intercept first, given a mask of free coefficients and squared
-        penalties.
+    The returned function fits the intercept and the coefficients that a mask declares free.
     """
     sampled = sample.columns[1:].T, sample.targets, sample.weights
     if isinstance(rows, Rows):

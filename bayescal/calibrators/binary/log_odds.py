@@ -40,13 +40,12 @@ _MAX_DIRECT_ROWS, _BINS, _MAX_WIDTH, _MAX_SLOPE = 1 << 18, 1 << 16, 2e-4, 4.0
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LogOddsCalibrator(ParametricCalibrator):
-    r"""A calibrator logit p = theta . columns(scores).
+    """A calibrator logit p = theta . columns(scores).
 
-    A subclass defines ``_columns`` and ``_describe``, and which coefficients must be positive. It
-    inherits maximum likelihood (Newton's method, O(n p^2) for each of about ten iterations),
-    Laplace's approximation, NUTS and credible intervals. The weak prior of posteriors is
-    Cauchy(0, 2.5) for coefficients of columns of standard deviation 0.5, Cauchy(0, 10) for the
-    intercept, and N(0, 1.5^2) for the logarithm of a positive coefficient.
+    A subclass defines ``_columns`` and ``_describe``, and which coefficients must be positive. The
+    weak prior of posteriors is Cauchy(0, 2.5) for coefficients of columns of standard deviation
+    0.5, Cauchy(0, 10) for the intercept, and N(0, 1.5^2) for the logarithm of a positive
+    coefficient.
     """
 
     binary: ClassVar[bool] = True
@@ -162,11 +161,11 @@ class LogOddsCalibrator(ParametricCalibrator):
         return over_draws(self, state, scores, ends, self._log_odds)
 
     def _minimize(self, p: int, fit_free: Callable[[np.ndarray], Minimum]) -> Minimum:
-        """Fit p coefficients under the constraint that some must not be negative.
+        """Fit p coefficients, some of which must not be negative.
 
-        If the unconstrained optimum violates the constraint, the optimum is on the boundary. The
-        problem is convex, so it is the best feasible fit with some of these coefficients fixed at
-        zero. ``fit_free`` takes ones (1 + d,) for free parameters: the intercept and the columns.
+        If the unconstrained optimum violates this, the optimum of the convex problem is the best
+        feasible fit with some of these fixed at zero. ``fit_free`` takes ones (1 + d,) for free
+        parameters.
         """
         skipped = 1 - self._first
 

@@ -34,10 +34,9 @@ _EXPECTED_NUMBERS = 1 << 20
 class LinearCalibrator(OnlineCalibrator, ParametricCalibrator):
     """A calibrator softmax(x + W x + b), or softmax(x + v x + b), elementwise in x.
 
-    A subclass defines how parameters are penalized and centered. It inherits the fit (Newton's
-    method with conjugate gradients), the treatment of classes without labels, and posteriors.
-    Penalties are the prior of the posterior. Without a penalty the prior is N(0, 1) for deviations
-    of factors from the identity, and N(0, 10^2) for intercepts.
+    A subclass defines how parameters are penalized and centered. Penalties are the prior of the
+    posterior; without one it is N(0, 1) for deviations of factors from the identity, and N(0, 10^2)
+    for intercepts.
     """
 
     coef_: np.ndarray = field(init=False)
@@ -74,10 +73,7 @@ class LinearCalibrator(OnlineCalibrator, ParametricCalibrator):
         return coef, intercept
 
     def _logits(self, named: State, scores: XArray) -> XArray:
-        """Compute calibrated logits (..., m, k) at scores (m, k) of the classes with labels.
-
-        Leading axes are those of the named parameters.
-        """
+        """Compute calibrated logits (..., m, k) of the classes with labels."""
         coef, intercept = named["coef"], named["intercept"][..., None, :]
         if self._by_matrix:
             return matmul(scores, namespace(coef).matrix_transpose(coef)) + intercept

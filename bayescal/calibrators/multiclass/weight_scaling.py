@@ -187,10 +187,10 @@ def _weights(sums: _Sums, k: int) -> Float[np.ndarray, " bins"]:
 
 
 def _one_weight(sums: _Sums, k: int, norm: int) -> float:
-    """Compute the alpha in [1e-9, 1] that minimizes the sum of differences to a power.
+    """Compute the alpha in [1e-9, 1] with the least sum of powers of w (A - 1/k - alpha (C - 1/k)).
 
-    The differences are w (A - 1/k - alpha (C - 1/k)). The slope of the sum of their absolute values
-    rises at the ratios, by twice the w (C - 1/k) of the bin; the largest best alpha is used.
+    The slope of the sum of absolute values rises at the ratios, by twice the w (C - 1/k) of the
+    bin.
     """
     room = sums.confidence - 1 / k
     used = room > SAME

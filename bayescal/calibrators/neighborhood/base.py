@@ -52,20 +52,16 @@ def merge(scores: XArray, y: np.ndarray, weights: np.ndarray) -> DistinctRows:
 
 
 def floored_log(probabilities: XArray) -> XArray:
-    """Compute the logarithm of probabilities, which are raised to the smallest normal float32.
+    """Compute the logarithm of probabilities, raised to the smallest normal float32.
 
-    A zero stands for a probability that is too small for float32, not for certainty. The floor
-    keeps p ln p finite.
+    A zero stands for a probability that is too small for float32; the floor keeps p ln p finite.
     """
     xp = namespace(probabilities)
     return xp.log(xp.maximum(probabilities, FLOOR))
 
 
 def crop_floor(crop: float | None, classes: int) -> float:
-    """Return the smallest probability before normalization, by default 0.01 / classes**2.
-
-    The default is the power law through the values for 10 and 100 classes, 1e-4 and 1e-6.
-    """
+    """Return the smallest probability before normalization: 0.01 / k**2 (1e-4 for 10 classes)."""
     return 0.01 / classes**2 if crop is None else float(crop)
 
 
@@ -112,8 +108,8 @@ class NeighborhoodCalibrator(Calibrator):
     ) -> State:
         """Choose the option ``name`` by cross-validation if it is "cv"; also return the crop.
 
-        ``held_out`` computes sums of log losses (candidates,) of rows, which are predicted without
-        their folds (m,). Of equally good candidates the widest is chosen.
+        ``held_out`` computes sums of log losses (candidates,) of rows, predicted without their
+        folds.
         """
         option, (scores, y, weights) = getattr(self, name), rows
         state: State = {"crop": np.asarray(crop_floor(self.crop, scores.shape[1]))}

@@ -59,11 +59,8 @@ def choose(
 ) -> Choice:
     """Fit every candidate without every fold, and the best candidate to all rows.
 
-    The loss of held-out rows uses labels in {0, 1}; ``fold`` is the fold of each row, and
-    ``lasso`` tells whether any candidate has an absolute penalty.
-
-    O(candidates * folds * iterations * n * d**2) work in one ``map`` over the fits, a few at a
-    time. They share x, so memory is O(n * d) for each concurrent fit.
+    Held-out rows have labels in {0, 1}; ``lasso`` tells whether any candidate has an absolute
+    penalty. The fits share x, so memory is O(n * d) for each concurrent fit.
     """
     candidates = grid.l1.shape[0]
 
@@ -99,8 +96,7 @@ def choose_on_host(
     """Return the best candidate and the losses of :func:`choose`, with NumPy.
 
     Candidates should be ordered from weak to strong. Fits go from strong to weak, since strong ones
-    are easy; each starts at the previous optimum or at the fit to all rows. Nothing is compiled.
-    O(candidates * folds * iterations * n * d**2) time, O(n * d) memory.
+    are easy.
     """
     candidates, weighted = len(grid.l1), weights > 0
     x, y, weights, fold = x[weighted], y[weighted], weights[weighted], fold[weighted]

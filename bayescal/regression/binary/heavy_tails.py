@@ -1,8 +1,7 @@
 """Sequential Monte Carlo for posteriors under Cauchy priors, which moves particles by gradients.
 
-Particles have coordinates z in which every prior is standard normal: a coefficient is the quantile
-of its prior at the normal distribution function of z. In them, separable labels leave no heavy
-tails, whatever the number of coefficients.
+Particles have coordinates z in which every prior is standard normal, so that separable labels leave
+no heavy tails, whatever the number of coefficients.
 """
 
 from __future__ import annotations
@@ -133,11 +132,10 @@ def draw_heavy_tailed(
 ) -> tuple[Draws, Theta]:
     """Draw n coefficients u from the posterior; return them and effective sizes of means of z.
 
-    Particles start from the prior and reach the posterior in stages: resampling by a power of the
-    likelihood that leaves half of them effective, and four Hamiltonian trajectories of eight steps,
-    with the covariance of the particles. A start around the mode would be more concentrated than
-    the posterior of few rows. It takes some ten to twenty stages, each with 32 gradients per
-    particle. No draw counts as effective if sixty stages do not suffice.
+    Particles start from the prior, because a start around the mode would be more concentrated than
+    the posterior of few rows. In each of some ten to twenty stages they are resampled by a power of
+    the likelihood that leaves half of them effective, and moved by four Hamiltonian trajectories
+    with their covariance. No draw counts as effective if sixty stages do not suffice.
 
     Stages follow Del Moral, Doucet and Jasra (2006), Sequential Monte Carlo samplers; trajectories
     follow Buchholz, Chopin and Jacob (2021), Adaptive tuning of Hamiltonian Monte Carlo within

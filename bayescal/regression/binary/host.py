@@ -107,10 +107,8 @@ def fit_design(
 ) -> Minimum[np.ndarray]:
     """Fit from ``begin``; both ``begin`` and the result are in the columns' units.
 
-    Only the penalties, priors and ``free`` of ``problem`` are used. Linearly dependent columns
-    without a penalty to decide between them share their effect, by least squares of their
-    coefficients in the units of the columns. A ``part`` of the rows saves an evaluation (see
-    :func:`descend`).
+    Only the penalties, priors and ``free`` of ``problem`` are used. With a ``span``, linearly
+    dependent columns share their effect. A ``part`` of the rows saves an evaluation.
     """
     if span is not None:
         reduced = design._replace(columns=span.T @ design.columns)
@@ -223,10 +221,7 @@ def corrected_step(
 
 
 def span_of(problem: Regression[np.ndarray], design: BinaryDesign[np.ndarray]) -> Span | None:
-    """Return combinations that span the columns, or None if these are independent.
-
-    They are computed only if no penalty or prior decides between dependent columns.
-    """
+    """Return combinations that span dependent columns, or None if a penalty or prior decides."""
     if is_settled(problem, len(design.columns)):
         return None
     weighted = design.columns * np.sqrt(design.weights)

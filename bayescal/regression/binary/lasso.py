@@ -24,9 +24,8 @@ _EPS = np.finfo(float).eps
 def lasso_step_on_host(strength: Vector) -> Direction:
     """Minimize a quadratic model plus ``sum(strength * |x|)`` exactly, by an active set.
 
-    It replaces ``lasso_step`` of ``bayescal._core.minimization.directions``, whose coordinate
-    descent is slow if columns are nearly dependent: here every move solves linear equations, and
-    few are needed.
+    The coordinate descent of ``lasso_step`` is slow if columns are nearly dependent: here every
+    move solves linear equations, and few are needed.
     """
 
     def direction(
@@ -52,12 +51,11 @@ def lasso_step_on_host(strength: Vector) -> Direction:
 def _minimize(hessian: Matrix, gradient: Vector, x: Vector, strength: Vector) -> Vector | None:
     """Minimize gradient . (z - x) + (z - x)' hessian (z - x) / 2 + sum(strength * |z|).
 
-    Returns None if rounding prevents it; Newton's method then improves the Hessian's condition.
-
     Feature-sign search (Lee et al. 2007): a coordinate is zero or has a sign, and given these the
     minimum solves linear equations. On the way to it signs may change; at the minimum, coordinates
-    may enter. Each move lowers the objective, so that no signs occur twice. Here several
-    coordinates enter at once, and those that would then move against their sign are removed again.
+    may enter. Here several enter at once, and those that would then move against their sign are
+    removed again. Returns None if rounding prevents it; Newton's method then improves the Hessian's
+    condition.
     """
     always = strength == 0
     z, slope = x.copy(), gradient

@@ -1,7 +1,6 @@
 """The objective of logistic regression: weighted cross-entropy, penalties and priors.
 
-The code runs under JAX, to be mapped and compiled, and under NumPy, where nothing has to be
-compiled: ``xp`` is one or the other.
+``xp`` is JAX, to be mapped and compiled, or NumPy, where nothing has to be compiled.
 """
 
 from __future__ import annotations
@@ -59,10 +58,7 @@ class Regression(NamedTuple, Generic[ArrayT]):
 
 
 class CoefficientPrior(NamedTuple):
-    """An independent prior of coefficients with explicit log density and derivatives.
-
-    ``cauchy`` is zero for a normal and one for a Cauchy distribution.
-    """
+    """An independent normal prior of coefficients, or a Cauchy prior where ``cauchy`` is one."""
 
     center: Array | float
     scale: Array | float
@@ -250,8 +246,8 @@ def add_penalties(
 ) -> QuadraticModel[ArrayT]:
     """Add the :func:`penalty_terms` to a loss, and the absolute penalty to its value only.
 
-    ``strength`` is that of the absolute penalty of ``beta``, None to omit it. Derivatives
-    of coefficients that are not free are removed.
+    ``strength`` is that of the absolute penalty of ``beta``. Derivatives of coefficients that are
+    not free are removed.
     """
     value, gradient, diagonal = penalty_terms(problem, unit, beta, xp)
     hessian = loss.hessian + xp.diag(diagonal)

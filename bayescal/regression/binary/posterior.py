@@ -49,8 +49,8 @@ _WARMUP = 200
 class Target(NamedTuple):
     """The posterior of u, where coefficients are exp(u) if ``positive`` is one, else u.
 
-    If there is an intercept, one column of the design is ones. The NumPyro distribution, of one u
-    or of each, is the prior of those u for which ``distributed`` is one, in place of ``prior``.
+    The NumPyro ``distribution``, of one u or of each, replaces the ``prior`` of those u for which
+    ``distributed`` is one.
     """
 
     design: BinaryDesign[np.ndarray]
@@ -91,8 +91,7 @@ class Kinked(NamedTuple):
 def find_mode(target: Target, kinked: Kinked | None = None) -> tuple[Minimum[np.ndarray], Matrix]:
     """Find the mode of u, unless it is given, and the negative log posterior's Hessian there.
 
-    A parameter at the kink of its prior has no second derivative; it gets the curvature of a normal
-    prior with the same variance.
+    A parameter at the kink of its prior gets the curvature of a normal prior with its variance.
     """
     positive = target.positive > 0
 
@@ -173,8 +172,8 @@ def sample(
     """Draw around the mode of u: by :func:`tempered_draws` for "laplace", else by NUTS.
 
     If the columns are functions of scores (``scored``), sums over rows are replaced by sums over
-    nodes as long as these are accurate. Newton's method cannot find a mode at a kink, which is
-    therefore given (``kinked``).
+    nodes where these are accurate. A mode at a kink is given (``kinked``), as Newton's method finds
+    none.
     """
     mode, hessian = find_mode(target, kinked)
     factor, status = triangle(hessian), int(mode.status)
@@ -278,7 +277,7 @@ def sample_whitened(
 ) -> Draws:
     """Draw u by the no-U-turn sampler, with four chains side by side.
 
-    ``loss(u, *arguments)`` is the negative log density; it must be a function of a module, because
+    ``loss(u, *arguments)``, the negative log density, must be a function of a module, because
     compiled programs are cached by it.
     """
     from numpyro.diagnostics import effective_sample_size, split_gelman_rubin

@@ -189,8 +189,7 @@ def multiply(
 class HostEvaluator:
     """The objective with NumPy, in blocks of rows that fit in the processor's cache.
 
-    It is a context manager, because its threads end with it: if there are many rows, all cores of
-    the processor work on them.
+    It is a context manager, because its threads, if there are many rows, end with it.
     """
 
     def __init__(self, design: Design[np.ndarray], penalty: Theta) -> None:
@@ -339,8 +338,7 @@ def full_hessian(
 ) -> Float[ArrayT, "parameters parameters"]:
     """Compute the Hessian of the weighted cross-entropy, without the penalty.
 
-    If the logits of a row have the derivative J (classes, parameters), the Hessian is the sum over
-    rows of J' diag(p) J - (J' p)(J' p)'.
+    It is the sum over rows of J' diag(p) J - (J' p)(J' p)', with J the derivative of logits.
     """
     (k, m, _, r), x, shared = design.sizes, design.x, design.shared
     weighted = probs * design.weights[:, None]

@@ -377,11 +377,11 @@ class AveragedBeta(OnlineCalibrator):
         return {"unchanged": unchanged, "linear": linear, "curved": 1 - unchanged - linear}
 
     def losses_left_out(self) -> np.ndarray:
-        """Compute leave-one-out log losses (2, n): of a row of each class, at each point.
+        """Compute leave-one-out log losses (2, n): of a row of each class, at each of n points.
 
-        O(n) for n points, without further fits: one Newton step without the row, and its effect on
-        Laplace's evidence. Without the row, the range of scales moves, so that the scales at its
-        ends gain or lose weight.
+        It takes no further fits: one Newton step without the row, and its effect on Laplace's
+        evidence. Without the row the range of scales moves, so that the scales at its ends gain or
+        lose weight.
         """
         z, *class_weights = self.state_["points"]
         weights = self.state_["cell_weights"][..., None]

@@ -67,10 +67,9 @@ def make_nodes(points: Points) -> tuple[Nodes | None, Nodes | None]:
 
 
 def _condense(points: Points) -> Points:
-    """Replace the rows in each cell of each class by the two points of Gauss's rule.
+    """Replace the rows in each cell of each class by two points with equal sums of cubic functions.
 
-    The points have the sums of cubic functions of the rows. No cell contains an outer quantile,
-    beyond which the inputs of the Gaussian process are constant.
+    No cell contains an outer quantile, beyond which the Gaussian process has constant inputs.
     """
     parts = []
     for class_weights in (points.weights - points.positives, points.positives):
@@ -86,7 +85,6 @@ def _condense(points: Points) -> Points:
 def _rule(
     z: PerRow, weight: PerRow, borders: np.ndarray, proportion: float, width: float
 ) -> Float[np.ndarray, "2 nodes"]:
-    """Compute nodes and weights (2, m) for sorted rows."""
     if not len(z):
         return np.empty((2, 0))
     mass = np.cumsum(weight)

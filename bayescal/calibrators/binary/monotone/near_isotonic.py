@@ -111,8 +111,7 @@ class NearIsotonic(OrderCalibrator):
 class _Solution(NamedTuple):
     """A solution with b different neighboring values, at a strength where some have just met.
 
-    Until the next meeting, values change by their slopes per unit of strength: a block moves toward
-    the neighbors with which it is in the wrong order.
+    Until the next meeting, values change by their slopes per unit of strength.
     """
 
     strength: float

@@ -20,8 +20,7 @@ _MOST_ROWS = 1e15
 def count_cells(rows: Source, ranking: Ranking) -> State:
     """Count the rows of both classes in cells that hold about equally many rows.
 
-    Returns the smallest and the largest scores of cells, ascending, and sums of weights of each
-    class, in units of rows.
+    Returns the smallest and largest scores of cells, and weights of each class in units of rows.
     """
     groups = ranking.groups
     unit = weight_of_row(rows)
@@ -42,11 +41,10 @@ def count_cells(rows: Source, ranking: Ranking) -> State:
 
 
 def draw_maps(counts: np.ndarray, draws: int, seed: int) -> np.ndarray:
-    """Draw probabilities (draws, cells) of class 1 that do not decrease.
+    """Draw non-decreasing probabilities (draws, cells) of class 1.
 
-    Probabilities of cells are drawn from Beta posteriors, and then moved to the nearest
-    non-decreasing ones, weighted by the rows of cells (2, cells). The draws of exchanged classes in
-    reverse order are exactly reversed.
+    Draws from the Beta posteriors of cells are moved to the nearest non-decreasing ones, weighted
+    by the rows of cells (2, cells). Exchanged classes in reverse order give exactly reversed draws.
     """
     from scipy.optimize import isotonic_regression
 

@@ -101,10 +101,9 @@ def make_basis(
 
 
 def _unit_functions(knots: np.ndarray, penalty: Penalty) -> tuple[_Functions, _Functions]:
-    """Return two functions of points (m,): unpenalized columns, and penalized columns (m, p).
+    """Return functions of points (m,): unpenalized columns, and penalized columns (m, p).
 
-    The penalty is the sum of squared coefficients of the penalized columns. Together the columns
-    span the natural cubic splines.
+    Together they span the natural cubic splines; the penalty is a sum of squared coefficients.
     """
     from scipy.linalg import solve_triangular
 
@@ -157,10 +156,9 @@ def _unit_functions(knots: np.ndarray, penalty: Penalty) -> tuple[_Functions, _F
 def _both_ends(knots: Knots) -> np.ndarray:
     """Compute a matrix (2k - 2, k - 1) whose square is the mean of two penalties.
 
-    These are the published penalty, of the coefficients of the basis without its constant, and the
-    penalty for the mirrored basis. Columns are the mean slope of both ends and the second
-    derivatives at the inner knots. The coefficients are a slope at one end, and one sixth of the
-    jumps of the third derivative times the distance to the other end.
+    These are the published one, of the coefficients of the basis without its constant, and that of
+    the mirrored basis: a slope at one end, and one sixth of the jumps of the third derivative times
+    the distance to the other. Columns are the mean slope of both ends and inner second derivatives.
     """
     k, h = len(knots), np.diff(knots)
     second = np.eye(k)[:, 1:-1]

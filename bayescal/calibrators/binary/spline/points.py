@@ -172,10 +172,9 @@ def draw_averaged(
 ) -> tuple[np.ndarray, int]:
     """Draw (num_samples, p) from normal approximations; also return the worst status of fits.
 
-    ``targets`` are posteriors for candidate strengths, largest first, whose coefficients the
-    functions convert to those of the columns before they were standardized. The number of draws
-    of a candidate is proportional to the square root of its evidence, because the evidence trusts a
-    single strength too much if it describes the curve only roughly.
+    ``targets`` are posteriors for candidate strengths, largest first, with functions that convert
+    to coefficients of the original columns. Candidates get draws in proportion to the square root
+    of their evidence, which trusts one strength too much if it describes the curve only roughly.
     """
     fits, evidence, status = [], [], 0
     for destandardize, target in targets:

@@ -33,8 +33,7 @@ def improve(
 ) -> tuple[Float[np.ndarray, "parts 1+classes"], float]:
     """Improve linear functions (d, k + 1); return them and their violation, which never decreases.
 
-    Rows (n, k) belong to the part with the largest function. The functions are moved along the axes
-    and along as many random lines, to the best position on each line, until no line helps.
+    They are moved along the axes and as many random lines, to the best position on each line.
     """
     parts, count = functions.shape
     points = np.column_stack([rows, np.ones(len(rows))])

@@ -41,11 +41,11 @@ _TINY = 1e-24
 
 
 class Partition(NamedTuple):
-    """Directions (d, k) and offsets (d,) of a linear partition.
+    """Directions (d, k) and offsets (d,) of a linear partition, and its violation.
 
-    A row p belongs to the parts with weights softmax(directions p + offsets), or only to the part
-    with the largest weight if the partition is hard. ``violation`` is the sum of the norms of the
-    mean errors of the parts.
+    A row p belongs to the parts with weights softmax(directions p + offsets), or only to the
+    largest if the partition is hard. The violation is the sum of the norms of the mean errors of
+    the parts.
     """
 
     directions: Float[np.ndarray, "parts classes"]
@@ -143,7 +143,7 @@ def worst_partition(
 
 
 def _largest(violations: Float[np.ndarray, " starts"], count: int) -> list[int]:
-    """Return the positions of the largest values, in order; equal up to rounding, the last first.
+    """Return the positions of the largest values, in order; of equals, the last first.
 
     Each improvement takes the next random numbers, so rounding must not decide on the order.
     """

@@ -1,8 +1,7 @@
 """Networks that preserve the order of logits: losses, and joint training of many networks.
 
-A network has one size, and is trained on all rows or without one fold. All networks are trained by
-one compiled program, in which smaller hidden layers are masked. The host checks held-out losses
-between calls and decides when to stop.
+All sizes, with all rows and without each fold, are trained by one compiled program, in which
+smaller hidden layers are masked. Between calls the host checks held-out losses.
 """
 
 from __future__ import annotations

@@ -52,8 +52,7 @@ class TopPredictFunction(PredictFunction):
 class TopLogitsCalibrator(Calibrator):
     """The implementation of a calibrator for ``inputs="top_logits"``, which uses packed rows.
 
-    A subclass defines ``_fit_top`` and ``_apply_top``, and a public calibrator names it in
-    ``_by_inputs``.
+    A public calibrator names it in ``_by_inputs``.
     """
 
     inference: str = "map"

@@ -35,10 +35,9 @@ class CDFSpline(OrderCalibrator):
     Parameters
     ----------
     knots : int
-        Number of knots, at least 2, equally spaced over [0, 1]. With d distinct scores at most
-        d + 1 are used; two give the proportion of class 1 for all scores. More are used if nearly
-        all rows of a class are between two knots, for example if most scores are close to zero; see
-        below.
+        Number of knots, at least 2, equally spaced over [0, 1]. With d distinct scores at most d +
+        1 are used; two give the proportion of class 1 for all scores. More are used if nearly all
+        rows of a class are between two knots; see below.
 
     Notes
     -----
@@ -50,11 +49,11 @@ class CDFSpline(OrderCalibrator):
     its rows, interpolated linearly, and constant beyond the first and last score.
 
     If one of many classes is calibrated against the rest, nearly all of its rows may be above the
-    second-last knot, where the rate rises from 0 to 1, which one cubic cannot follow. So if more
-    than 0.8 of a class is between two knots, the intervals are halved until at most 0.4 is, or
-    until there are five distinct scores per interval. The paper clips at zero and one, but a single
-    row with a probability of zero makes the log loss infinite. n is the sum of the weights, or, if
-    some are below one, their effective number (the squared sum over the sum of squares) if larger.
+    second-last knot, where one cubic cannot follow the rate. So if more than 0.8 of a class is
+    between two knots, the intervals are halved until at most 0.4 is, or until there are five
+    distinct scores per interval. The paper clips at zero and one, but a single row with a
+    probability of zero makes the log loss infinite. n is the sum of the weights, or, if some are
+    below one, their effective number if larger.
 
     The state is ``floor``; ``scores`` (d,) and ``ranks`` (d,) of the distinct scores; ``knots``
     (k,); and ``coefficients`` (3, k - 1) of the square, linear and constant term of the slope in

@@ -46,9 +46,8 @@ class Logistic(OnlineCalibrator, LogOddsCalibrator):
 
     Notes
     -----
-    Intervals assume that the true log odds are a line. In simulations with 20, 100 and 1,000 rows,
-    intervals of level 0.9 covered 83 to 96 % of lines, but 83, 70 and 29 % of bent log odds, and
-    71, 51 and 18 % of log odds with a wave (``benchmarks/coverage_bands.py``).
+    Intervals assume that the true log odds are a line: with 1,000 rows, intervals of level 0.9
+    covered 29 % of bent log odds (``benchmarks/coverage_bands.py``).
 
     References
     ----------

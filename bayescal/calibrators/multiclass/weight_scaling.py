@@ -87,9 +87,8 @@ class WeightScaling(Calibrator):
 
     ``objective_`` is the remaining calibration error of the bins. For one weight and norm 1 it
     equals ``metrics.ece`` with ``kind="confidence", binning="equal_mass", bins=15``, unless
-    predicted confidences are equal except for rounding, which breaks ties for the metric but not
-    for the fit, or largest probabilities are tied, of which the metric takes the first.
-    O(n (k + log n)) time for the fit, O(k + log b) per prediction.
+    predicted confidences or largest probabilities are tied. O(n (k + log n)) time for the fit, O(k
+    + log b) per prediction.
 
     References
     ----------

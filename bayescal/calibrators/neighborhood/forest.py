@@ -41,12 +41,11 @@ class Forest(NeighborhoodCalibrator):
 
     clipped to :math:`[\varepsilon, 1 - \varepsilon]` and normalized. :math:`L_t(p)` are the rows in
     the leaf of tree t that contains p. A tree starts as one leaf with all rows. Leaves are split
-    breadth first, level by level and from left to right, until the tree has enough bins. A split
-    draws a class uniformly from those whose probability varies within the leaf, and a threshold
-    uniformly between its smallest and largest probability in the leaf. Leaves without two distinct
-    rows are skipped. Labels affect the trees only through the order in which classes are numbered
-    for the draws, which is that of weighted means of their scores and labels. Permuting the columns
-    therefore changes nothing unless these means are equal for two classes.
+    breadth first, until the tree has enough bins. A split draws a class uniformly from those whose
+    probability varies within the leaf, and a threshold uniformly between its smallest and largest
+    probability in the leaf. Labels affect the trees only through the order in which classes are
+    numbered for the draws, which is that of weighted means of their scores and labels: permuting
+    the columns changes nothing unless these means are equal for two classes.
 
     Parameters
     ----------
@@ -71,20 +70,17 @@ class Forest(NeighborhoodCalibrator):
 
     Notes
     -----
-    A tree with 4096 bins contains the trees of all smaller numbers, so trees are grown once for all
-    candidates. Trees do not depend on the labels of rows, so cross-validation uses the trees of all
-    rows and omits the rows of a fold from the means in the leaves. If a leaf has no other rows, the
-    smallest node above it with other rows is used.
+    A tree with 4096 bins contains the trees of all smaller numbers, and trees do not depend on
+    labels, so trees are grown once on all rows, and cross-validation omits the rows of a fold from
+    the means in the leaves. If a leaf has no other rows, the smallest node above it with other rows
+    is used.
 
     The state describes trees of ``bins`` leaves by ``feature``, ``threshold`` and ``left`` of shape
     (T, nodes): the class and threshold that split a node, and its left child. The right child is
     the next node, and a node whose left child is 0 is a leaf. ``leaf_values`` (T, bins, k) are the
-    means in the leaves, in the order of nodes. Further entries are ``bins`` and ``crop``, and after
-    cross-validation ``candidates`` and their mean log losses ``cv_losses``. A single row cannot be
-    held out, so its in-sample loss is used.
-
-    Trees are grown on probabilities in single precision, so that no split separates values that
-    differ only by rounding.
+    means in the leaves. Further entries are ``bins`` and ``crop``, and after cross-validation
+    ``candidates`` and their mean log losses ``cv_losses``. A single row cannot be held out, so its
+    in-sample loss is used.
 
     Growing takes O(T n d) for trees of depth d. Cross-validation takes O(T n k) time and O(n k)
     memory per candidate. Predicting q rows takes O(q T (d + k)). The state has T bins k numbers.

@@ -90,10 +90,9 @@ class Kernel(NeighborhoodCalibrator):
     single row cannot be held out, so its in-sample loss is used.
 
     Fitting takes O(n**2 k) for each bandwidth, predicting q rows O(q n k); memory is O((n + q) k).
-    All numbers are float64, except that exponentials and averages are float32 if JAX runs on an
-    accelerator, which changes probabilities by about 1e-6. Scores on an accelerator are
-    cross-validated on device, for all bandwidths in one program. The host receives hashes and keys
-    of rows, and finally the distinct rows, which are the fitted state.
+    Exponentials and averages are float32 if JAX runs on an accelerator, which changes probabilities
+    by about 1e-6. Scores on an accelerator are cross-validated on device, for all bandwidths in one
+    program; the host receives the distinct rows, which are the fitted state.
 
     References
     ----------

@@ -59,9 +59,8 @@ class KNN(NeighborhoodCalibrator):
 
     Notes
     -----
-    Distances that differ only by rounding are equal: by 1.4e-14, relative to the cross-entropy
-    :math:`-p \cdot \ln p_i` with "kl", and absolutely with "euclidean". Equal rows always have
-    equal distances.
+    Distances that differ only by rounding are equal, so that equal rows always have equal
+    distances.
 
     The state is ``points`` (m, c), the distinct rows of probabilities; ``observed`` (m, c), the
     proportions of the classes among their labels; ``point_weights`` (m,), ``k`` and ``crop``; and

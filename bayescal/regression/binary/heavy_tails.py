@@ -6,10 +6,11 @@ no heavy tails, whatever the number of coefficients.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Generic, NamedTuple, TypeAlias
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayT
 from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.shapes import Bool, Float
@@ -17,6 +18,7 @@ from bayescal.regression.binary.objective import CoefficientPrior, Distribution
 from bayescal.regression.draws import density_type, effective_sizes, resample
 
 #: Arrays by their axes.
+PerPoint: TypeAlias = 'Float[jax.Array, " *points"]'
 Theta: TypeAlias = 'Float[np.ndarray, " parameters"]'
 Particles: TypeAlias = 'Float[np.ndarray, "particles parameters"]'
 Draws: TypeAlias = 'Float[np.ndarray, "*draws parameters"]'
@@ -34,17 +36,54 @@ _TRAJECTORIES, _LEAPS, _ACCEPTED = 4, 8, 0.7
 _BLOCK = 1 << 18
 
 
-class LogisticLikelihood(NamedTuple):
-    """The log likelihood theta . linear - sum(weights * softplus(theta @ columns))."""
+@jax.custom_jvp
+def _softplus(line: PerPoint) -> PerPoint:
+    return jnp.maximum(line, 0) + jnp.log1p(jnp.exp(-jnp.abs(line)))
 
-    columns: Float[np.ndarray, "parameters points"]
-    weights: Float[np.ndarray, " points"]
-    linear: Float[np.ndarray, " parameters"]
+
+@_softplus.defjvp
+def _softplus_jvp(primals: tuple[PerPoint], tangents: tuple[PerPoint]) -> tuple[PerPoint, PerPoint]:
+    # Written by hand, so that value and derivative share one exponential.
+    (line,) = primals
+    small = jnp.exp(-jnp.abs(line))
+    larger = 1 / (1 + small)
+    probability = jnp.where(line >= 0, larger, small * larger)
+    return jnp.maximum(line, 0) + jnp.log1p(small), probability * tangents[0]
+
+
+class LogisticLikelihood(NamedTuple, Generic[ArrayT]):
+    """The log likelihood theta . linear - sum(weights * softplus(theta @ columns)).
+
+    On the host softplus(x) = (x + |x|) / 2 + log(1 + exp(-|x|)): the last term, and gradients, need
+    only single precision, unless the weights are large. What rounding may have added to huge log
+    odds is subtracted.
+    """
+
+    columns: Float[ArrayT, "parameters points"]
+    weights: Float[ArrayT, " points"]
+    linear: Float[ArrayT, " parameters"]
+
+    def loss(
+        self: LogisticLikelihood[jax.Array], theta: Float[jax.Array, " parameters"]
+    ) -> Float[jax.Array, ""]:
+        """Compute the negative log likelihood of theta."""
+        return jnp.sum(self.weights * _softplus(theta @ self.columns)) - theta @ self.linear
+
+    def values(
+        self: LogisticLikelihood[np.ndarray], thetas: Float[np.ndarray, "draws parameters"]
+    ) -> Float[np.ndarray, " draws"]:
+        """Compute values, with errors below 1e-7 of the weights, or of 1e5 if that is less."""
+        size = np.abs(thetas @ self.columns)
+        small = np.exp(-size.astype(density_type(self.weights.sum())))
+        total = size @ self.weights
+        value = thetas @ (self.linear - self.columns @ self.weights / 2)
+        value = value - total / 2 - 1e-12 * total
+        return value - np.log1p(small, out=small) @ self.weights
 
     def evaluate(
-        self, theta: Float[np.ndarray, "draws parameters"]
+        self: LogisticLikelihood[np.ndarray], theta: Float[np.ndarray, "draws parameters"]
     ) -> tuple[Float[np.ndarray, " draws"], Float[np.ndarray, "draws parameters"]]:
-        """Compute log likelihoods and their gradients."""
+        """Compute values and their gradients, in blocks of draws."""
         value, gradient = np.empty(len(theta)), np.empty_like(theta)
         narrow = density_type(self.weights.sum())
         columns, weights = self.columns.astype(narrow), self.weights.astype(narrow)
@@ -54,9 +93,6 @@ class LogisticLikelihood(NamedTuple):
             part = slice(start, start + block)
             line = theta[part] @ self.columns
             size = np.abs(line)
-            # softplus(x) = (x + |x|) / 2 + log(1 + exp(-|x|)): the last term, and gradients, need
-            # only single precision, unless weights are large. Subtract what rounding may have added
-            # if lines are huge.
             small = np.exp(-size.astype(narrow))
             total = (0.5 + 1e-12) * (size @ self.weights)
             value[part] = theta[part] @ linear - total - np.log1p(small) @ weights
@@ -128,7 +164,10 @@ class _Particles(NamedTuple):
 
 
 def draw_heavy_tailed(
-    likelihood: LogisticLikelihood, coordinates: Coordinates, n: int, rng: np.random.Generator
+    likelihood: LogisticLikelihood[np.ndarray],
+    coordinates: Coordinates,
+    n: int,
+    rng: np.random.Generator,
 ) -> tuple[Draws, Theta]:
     """Draw n coefficients u from the posterior; return them and effective sizes of means of z.
 

@@ -32,7 +32,7 @@ from bayescal.regression.binary.objective import (
     Terms,
     cross_entropy_on_host,
 )
-from bayescal.regression.draws import Draws, density_type, tempered_draws
+from bayescal.regression.draws import Draws, tempered_draws
 from bayescal.regression.model import Sites, log_odds_sites, potential
 
 #: Arrays by their axes.
@@ -67,18 +67,6 @@ class ScoreColumns(NamedTuple):
 
     scores: Float[np.ndarray, " rows"]
     columns: Callable[[Float[np.ndarray, " rows"]], Float[np.ndarray, "parameters rows"]]
-
-
-class Sums(NamedTuple):
-    """The log likelihood theta . linear - sum(weights * softplus(theta @ columns))."""
-
-    columns: Float[Array, "parameters points"]
-    weights: Float[Array, " points"]
-    linear: Float[Array, " parameters"]
-
-    def loss(self, theta: DeviceTheta) -> Float[jax.Array, ""]:
-        """Compute the negative log likelihood of theta."""
-        return jnp.sum(self.weights * _softplus(theta @ self.columns)) - theta @ self.linear
 
 
 class Kinked(NamedTuple):
@@ -182,7 +170,7 @@ def sample(
     def log_density(u: Float[np.ndarray, "draws parameters"]) -> PerDraw:
         with float64():
             prior = _prior_value(target, u)
-        return _log_likelihoods(sums, _constrain(target, u)) - prior
+        return sums.values(_constrain(target, u)) - prior
 
     if inference == "laplace":
         size, weight = len(sums.weights), float(np.sum(sums.weights))
@@ -192,7 +180,7 @@ def sample(
             where = None if target.distributed is None else np.asarray(target.distributed) > 0
             refine = partial(
                 draw_heavy_tailed,
-                LogisticLikelihood(*map(np.asarray, sums)),
+                sums,
                 Coordinates(target.prior, positive, target.distribution, where),
             )
         draws = tempered_draws(
@@ -235,22 +223,9 @@ def _constrain(
     return np.where(positive, np.exp(np.where(positive, u, 0.0)), u)
 
 
-@jax.custom_jvp
-def _softplus(line: PerPoint) -> PerPoint:
-    return jnp.maximum(line, 0) + jnp.log1p(jnp.exp(-jnp.abs(line)))
-
-
-@_softplus.defjvp
-def _softplus_jvp(primals: tuple[PerPoint], tangents: tuple[PerPoint]) -> tuple[PerPoint, PerPoint]:
-    # Written by hand, so that value and derivative share one exponential.
-    (line,) = primals
-    small = jnp.exp(-jnp.abs(line))
-    larger = 1 / (1 + small)
-    probability = jnp.where(line >= 0, larger, small * larger)
-    return jnp.maximum(line, 0) + jnp.log1p(small), probability * tangents[0]
-
-
-def _loss(u: DeviceTheta, sums: Sums, sites: Sites) -> Float[jax.Array, ""]:
+def _loss(
+    u: DeviceTheta, sums: LogisticLikelihood[jax.Array], sites: Sites
+) -> Float[jax.Array, ""]:
     """Compute the potential of the NumPyro model at u."""
     return potential(sites, sums.loss, u)
 
@@ -299,7 +274,9 @@ def sample_whitened(
     return Draws(u, ess, r_hat, divergences, status)
 
 
-def _sums(target: Target, mode: Theta, factor: Matrix, scored: ScoreColumns | None) -> Sums:
+def _sums(
+    target: Target, mode: Theta, factor: Matrix, scored: ScoreColumns | None
+) -> LogisticLikelihood[np.ndarray]:
     """Return the sums over rows, or over nodes if the likelihood agrees to 1e-6."""
     design = target.design
     linear = design.columns @ (design.weights * design.targets)
@@ -311,11 +288,11 @@ def _sums(target: Target, mode: Theta, factor: Matrix, scored: ScoreColumns | No
         exact = _softplus_sums(thetas, design.columns, design.weights)
         error = np.abs(_softplus_sums(thetas, columns, weights) - exact).max()
         if error < 1e-6:
-            return Sums(columns, weights, linear)
+            return LogisticLikelihood(columns, weights, linear)
     n = design.columns.shape[1]
     length = padded_length(n)
     columns = pad_axis(design.columns, length, 1)
-    return Sums(columns, np.pad(design.weights, (0, length - n)), linear)
+    return LogisticLikelihood(columns, np.pad(design.weights, (0, length - n)), linear)
 
 
 def _softplus_sums(
@@ -325,16 +302,3 @@ def _softplus_sums(
 ) -> PerDraw:
     lines = (theta @ columns for theta in thetas)
     return np.array([weights @ np.logaddexp(0, line) for line in lines])
-
-
-def _log_likelihoods(sums: Sums, thetas: Float[np.ndarray, "draws parameters"]) -> PerDraw:
-    """Compute log likelihoods, with errors below 1e-7 of the weights, or of 1e5 if that is less."""
-    columns, weights, linear = sums
-    size = np.abs(thetas @ columns)
-    # softplus(x) = (x + |x|) / 2 + log(1 + exp(-|x|)): the last term needs only single precision,
-    # unless the weights are large.
-    small = np.exp(-size.astype(density_type(np.sum(weights))))
-    total = size @ weights
-    # Subtract what rounding may have added, which matters only if lines are huge.
-    value = thetas @ (linear - columns @ weights / 2) - total / 2 - 1e-12 * total
-    return value - np.log1p(small, out=small) @ weights

@@ -47,10 +47,9 @@ class Isotonic(MonotoneCalibrator):
     -----
     The state is ``thresholds`` (k,), ascending, the ends of the blocks, and ``values`` (k,); for
     intervals, ``cell_starts`` and ``cell_ends`` (c,), the smallest and largest scores of cells, and
-    ``cell_counts`` (2, c). Intervals take 10 to 50 ms a call.
-    Fitting n rows takes at most O(n log n) comparisons. If there are many rows with many distinct
-    scores, most rows are only counted in cells of neighboring scores; a cell is sorted only if a
-    block could end in it. Predicting takes O(log k) per score.
+    ``cell_counts`` (2, c). Intervals take 10 to 50 ms a call. Fitting n rows takes at most O(n log
+    n) comparisons, because most of many rows are only counted in cells of neighboring scores.
+    Predicting takes O(log k) per score.
 
     Fits to rows in blocks equal those in memory. They take a first pass, a pass that counts rows in
     cells, and one or two that sort the cells in which a block could end. Up to 4,194,304 rows take

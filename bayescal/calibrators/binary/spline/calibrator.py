@@ -74,8 +74,7 @@ class Spline(LogOddsCalibrator):
     Cross-validated log loss chooses the strength from 17 candidates, or 25 for few distinct scores.
     Scores are first summarized by at most 512 points of equal weight. Rows of equal score and label
     share a fold, unless they count for more than one row and the score has both labels, or for more
-    than one twentieth of all rows. Folds are drawn within each class, by a fixed seed, in ascending
-    order of scores for the second class and in descending order for the first.
+    than one twentieth of all rows. Folds are drawn within each class, by a fixed seed.
 
     Parameters
     ----------
@@ -122,18 +121,16 @@ class Spline(LogOddsCalibrator):
     Published algorithms: ``Spline(None, penalty="coefficients", rule="best")`` is algorithm 1. With
     ``rescale="compact_logit"`` it is algorithm 2, inside ``OneVsRest`` algorithm 3, and inside
     ``CalibratedClassifier(cv=5)`` algorithm 4. The author's package splinecalib 0.0.13 is similar
-    to ``Spline("logit", 30, "coefficients", rule="best", unity_prior_weight=20)``; it differs by a
-    random sample of knots besides 0.1, 0.2, ..., 0.9, a penalized intercept, a single held-out
-    fold, and a :math:`\lambda` that is larger by the factor k / (2n) for k knots and n rows.
+    to ``Spline("logit", 30, "coefficients", rule="best", unity_prior_weight=20)``; it differs by
+    random knots, a penalized intercept, a single held-out fold, and a :math:`\lambda` that is
+    larger by the factor k / (2n) for k knots and n rows.
 
     With ``inference="laplace"`` and ``strength="cv"`` the posterior is averaged over the candidate
     strengths: the number of draws of each normal approximation is proportional to the square root
     of its evidence, computed on at most 512 points that summarize the rows. Intervals and posterior
     means therefore do not depend on the strength that cross-validation chose. A fixed strength and
-    "nuts" treat the strength as known. In simulations with 20, 100 and 1,000 rows, intervals of
-    level 0.9 covered 85 to 98 % of calibrated, straight, bent and constant log odds, on average
-    over the scores, and 90, 77 and 91 % of log odds with a wave, which are smoothed
-    (``benchmarks/coverage_bands.py``).
+    "nuts" treat the strength as known. In simulations intervals of level 0.9 covered 85 to 98 % of
+    log odds without a wave, and 77 to 91 % with one (``benchmarks/coverage_bands.py``).
 
     O(n log n + n) time to fit, with 30 columns; O(m) to apply. Rows in blocks take two passes,
     which collect at most 4,194,304 distinct scores; the remaining steps use these in memory.

@@ -67,11 +67,7 @@ class Decision(Calibrator):
         Borders of the parts. Decisions have hard borders, and the worst hard partition is a few
         percent worse than the worst soft one. "hard" searches for it from three soft partitions, by
         exact searches along lines, and takes two to six times as long. Soft corrections give
-        continuous probabilities. With three classes and a known smooth truth they had a smaller log
-        loss (0.8271 instead of 0.8316 after ten steps) and no larger hard violation on other rows;
-        with the ten classes of a network both were similar.
-    random_state : int, RandomState or None
-        Seed of the starts of the searches.
+        continuous probabilities, and had a smaller log loss on simulated data.
 
     Attributes
     ----------
@@ -90,17 +86,15 @@ class Decision(Calibrator):
     that permuting the columns changes nothing unless these means are equal for two classes.
 
     The state is ``directions`` (t, d, k), ``offsets`` (t, d), ``adjustments`` (t, d, k), ``crop``;
-    ``violations`` (t,); ``briers`` (t + 1,) before and after each step, the last of which is
-    ``objective``; and ``cv_briers`` after cross-validation. ``status`` is LIMIT if a positive
-    tolerance was not reached. O(n k d) for each of t x 100 x 8 gradients (8 random starts); memory
-    O(n k). Hard partitions take another O(n (k d + log n)) for each of t x 24 k lines or more,
-    times d for d > 2. Predictions take O(t k d). Predictions of rows on a hard border may differ
-    between libraries and precisions.
+    ``violations`` (t,); ``briers`` (t + 1,), the last of which is ``objective``; and ``cv_briers``
+    after cross-validation. ``status`` is LIMIT if a positive tolerance was not reached. O(n k d)
+    for each of t x 100 x 8 gradients (8 random starts); memory O(n k). Hard partitions take another
+    O(n (k d + log n)) for each of t x 24 k lines or more, times d for d > 2. Predictions take O(t k
+    d); those of rows on a hard border may differ between libraries and precisions.
 
     For rows in blocks, partitions are searched on 262,144 evenly drawn rows (fewer for more than 16
-    classes), with a pass for each step and three more. Corrections, violations and Brier scores use
-    all rows. If the drawn rows are all rows, the result equals that of rows in memory.
-    ``steps="cv"`` needs all rows at once.
+    classes), with a pass for each step and three more; all else uses all rows. ``steps="cv"`` needs
+    all rows at once.
 
     References
     ----------

@@ -64,9 +64,7 @@ class OrderPreserving(Calibrator):
     Notes
     -----
     The ranking is preserved exactly in every row: equal logits have equal probabilities, and a
-    larger logit never has a smaller probability. Its probability is larger unless rounding removes
-    the difference, which may happen to logits 40 or more below the largest. Positive probabilities
-    do not fall below 1e-304.
+    larger logit never has a smaller probability. Positive probabilities do not fall below 1e-304.
 
     The network of the diagonal family is :math:`a z + v \cdot \tanh(B \tanh(c z + d) + e)` with
     non-negative a, v, B and c. It is tabulated at up to 512 points, which are dense where logits

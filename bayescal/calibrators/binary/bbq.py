@@ -9,7 +9,7 @@ import numpy as np
 from bayescal._core.arrays import XArray, search
 from bayescal._core.binning import equal_mass_cuts, take_step
 from bayescal.calibrators.base.calibrator import State
-from bayescal.calibrators.binary.monotone.base import OrderCalibrator
+from bayescal.calibrators.binary.monotone.pooling import OrderCalibrator
 from bayescal.data.order.ranking import distinct_scores, middles, single_middles
 from bayescal.data.rows import Source
 from bayescal.data.scores import two_columns

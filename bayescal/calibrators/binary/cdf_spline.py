@@ -8,8 +8,7 @@ import numpy as np
 
 from bayescal._core.arrays import XArray, namespace, search
 from bayescal.calibrators.base.calibrator import State
-from bayescal.calibrators.binary.monotone.base import OrderCalibrator
-from bayescal.calibrators.binary.monotone.pooling import interpolate
+from bayescal.calibrators.binary.monotone.pooling import OrderCalibrator, interpolate
 from bayescal.data.checks import check_count
 from bayescal.data.order.ranking import Groups, distinct_scores
 from bayescal.data.rows import Source

@@ -20,7 +20,7 @@ from bayescal._core.binning import (
 )
 from bayescal._core.lazy import jax, jnp
 from bayescal.calibrators.base.calibrator import State
-from bayescal.calibrators.binary.monotone.base import OrderCalibrator
+from bayescal.calibrators.binary.monotone.pooling import OrderCalibrator
 from bayescal.data.checks import check_choice, check_count, check_level, check_real
 from bayescal.data.given import EVERYWHERE
 from bayescal.data.order.ranking import Ranking, single_middles

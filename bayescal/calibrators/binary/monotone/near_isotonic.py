@@ -12,8 +12,11 @@ import numpy as np
 
 from bayescal._core.arrays import XArray
 from bayescal.calibrators.base.calibrator import State
-from bayescal.calibrators.binary.monotone.base import OrderCalibrator
-from bayescal.calibrators.binary.monotone.pooling import distinct_points, interpolate
+from bayescal.calibrators.binary.monotone.pooling import (
+    OrderCalibrator,
+    distinct_points,
+    interpolate,
+)
 from bayescal.data.order.equal_rows import is_first
 from bayescal.data.order.ranking import Groups, distinct_scores
 from bayescal.data.rows import Source

@@ -11,8 +11,7 @@ from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, XArray, namespa
 from bayescal._core.binning import take_step
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators.base.calibrator import State
-from bayescal.calibrators.binary.monotone.base import OrderCalibrator
-from bayescal.calibrators.binary.monotone.pooling import pool_ranking
+from bayescal.calibrators.binary.monotone.pooling import OrderCalibrator, pool_ranking
 from bayescal.data.order.ranking import Groups, Ranking, equal_scores
 from bayescal.data.rows import Source
 from bayescal.data.scores import two_columns

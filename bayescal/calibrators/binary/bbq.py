@@ -125,10 +125,7 @@ class BBQ(OrderCalibrator):
         prior, weight = self.prior_weight / bins[model], ones + zeros
         # A bin may be so close to 0 or 1 that its middle is equal to that bound.
         least = np.finfo(np.float64).tiny
-        for_one, for_zero = (
-            np.maximum(prior * middle, least),
-            np.maximum(prior * (1 - middle), least),
-        )
+        for_one, for_zero = (np.maximum(prior * p, least) for p in (middle, 1 - middle))
         evidence = gammaln(prior) - gammaln(weight + prior)
         evidence += gammaln(ones + for_one) - gammaln(for_one)
         evidence += gammaln(zeros + for_zero) - gammaln(for_zero)

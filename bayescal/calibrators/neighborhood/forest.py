@@ -161,10 +161,8 @@ class Forest(NeighborhoodCalibrator):
         return math.prod(state["leaf_values"].shape[::2])
 
     def _apply(self, state: State, scores: XArray) -> XArray:
-        xp, parts = (
-            namespace(scores),
-            [state[name] for name in ("feature", "threshold", "left", "leaf_index")],
-        )
+        xp = namespace(scores)
+        parts = [state[name] for name in ("feature", "threshold", "left", "leaf_index")]
         (count, nodes), k = parts[0].shape, scores.shape[1]
         feature, threshold, left, leaf_index = (xp.reshape(part, (-1,)) for part in parts)
         base = xp.arange(count, device=device(scores)) * nodes

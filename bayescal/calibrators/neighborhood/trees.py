@@ -77,12 +77,7 @@ def grow(
         start, end = layout.start[tree, node], layout.end[tree, node]
         # Rows are distinct, so leaves with at least two rows can be split.
         splittable = end - start > 1
-        tree, node, start, end = (
-            tree[splittable],
-            node[splittable],
-            start[splittable],
-            end[splittable],
-        )
+        tree, node, start, end = (a[splittable] for a in (tree, node, start, end))
         first = np.searchsorted(tree, np.arange(count))
         split = num_splits[tree] + np.arange(len(tree)) - first[tree]
         selected = split < bins - 1

@@ -111,10 +111,8 @@ class Likelihood:
 
     def __call__(self, h: PerNode) -> QuadraticModel[np.ndarray]:
         """Compute the value, the gradient (25,) and the Hessian (25, 25)."""
-        value, gradient, hessian = 0.0, np.zeros(NODES), np.zeros((NODES, NODES))
-        for part in self._parts:
-            terms = self._terms(h, part)
-            value, gradient, hessian = (value + terms[0], gradient + terms[1], hessian + terms[2])
+        terms = (self._terms(h, rows) for rows in self._parts)
+        value, gradient, hessian = map(sum, zip(*terms, strict=True))
         return QuadraticModel(np.asarray(value), gradient, hessian)
 
     def _terms(self, h: PerNode, rows: Rows) -> tuple[float, PerNode, NodeMatrix]:
@@ -145,11 +143,8 @@ class Likelihood:
         gradient = weights @ mean - sum_at_nodes(
             label_node, weights * (1 - label_part), weights * label_part, NODES
         )
-        index, upper_part, probs = (
-            node.ravel(),
-            upper_part * weights[:, None],
-            probs * weights[:, None],
-        )
+        index = node.ravel()
+        upper_part, probs = upper_part * weights[:, None], probs * weights[:, None]
         square = upper_part * part
         across = np.bincount(index, (upper_part - square).ravel(), NODES)[:-1]
         lower = (probs - 2 * upper_part + square).ravel()

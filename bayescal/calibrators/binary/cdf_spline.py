@@ -42,10 +42,10 @@ class CDFSpline(OrderCalibrator):
     -----
     Details that the paper does not specify: h is linear between distinct scores, so that neither
     the order of tied rows nor the representation of weights by repeated rows matters. The spline
-    minimizes :math:`\int_0^1 (\hat h - h)^2 dt`, the limit of least squares over many rows, among
-    the splines with the known values of h at 0 and 1. The mean probability is therefore the
-    proportion of class 1, except for clipping. The rank of a score is the middle of the ranks of
-    its rows, interpolated linearly, and constant beyond the first and last score.
+    minimizes :math:`\int_0^1 (\hat h - h)^2 dt` among the splines with the known values of h at 0
+    and 1, so that the mean probability is the proportion of class 1, except for clipping. The rank
+    of a score is the middle of the ranks of its rows, interpolated linearly, and constant beyond
+    the outer scores.
 
     If one of many classes is calibrated against the rest, nearly all of its rows may be above the
     second-last knot, where one cubic cannot follow the rate. So if more than 0.8 of a class is

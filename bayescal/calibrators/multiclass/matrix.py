@@ -33,9 +33,8 @@ class Matrix(LinearCalibrator):
         \min \overline{CE} + \frac{\lambda}{k (k - 1)} \sum_{i \ne j} w_{ij}^2
         + \frac{\mu}{k} \sum_j b_j^2
 
-    The mean cross-entropy is weighted. The fit is Newton's method with conjugate gradients: a
-    product with the Hessian takes O(n k^2) time, and memory is O(n k + k^2). It needs up to about
-    100 products, and more if there are about as many weakly penalized parameters as rows.
+    The mean cross-entropy is weighted. The fit is Newton's method with conjugate gradients: up to
+    about 100 products with the Hessian, each of O(n k^2) time; memory is O(n k + k^2).
 
     Parameters
     ----------

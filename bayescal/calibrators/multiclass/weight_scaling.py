@@ -55,7 +55,7 @@ class WeightScaling(Calibrator):
 
     .. math:: \alpha = \frac{\sum_b w_b (C_b - 1/k)(A_b - 1/k)}{\sum_b w_b (C_b - 1/k)^2}
 
-    which is also clipped; the authors of the method found it worse.
+    which is also clipped.
 
     Parameters
     ----------
@@ -81,9 +81,9 @@ class WeightScaling(Calibrator):
 
     Notes
     -----
-    An empty bin of equal width has the weight of one bin with all rows. A bin of uniform rows has
+    An empty bin of equal width has the weight of one bin with all rows; a bin of uniform rows has
     weight 1. If m classes have the largest probability of a row, its accuracy is 1/m where the
-    label is one of them, so that the order of the columns does not matter.
+    label is one of them.
 
     ``objective_`` is the remaining calibration error of the bins. For one weight and norm 1 it
     equals ``metrics.ece`` with ``kind="confidence", binning="equal_mass", bins=15``, unless

@@ -43,9 +43,9 @@ class Forest(NeighborhoodCalibrator):
     the leaf of tree t that contains p. A tree starts as one leaf with all rows. Leaves are split
     breadth first, until the tree has enough bins. A split draws a class uniformly from those whose
     probability varies within the leaf, and a threshold uniformly between its smallest and largest
-    probability in the leaf. Labels affect the trees only through the order in which classes are
-    numbered for the draws, which is that of weighted means of their scores and labels: permuting
-    the columns changes nothing unless these means are equal for two classes.
+    probability in the leaf. Labels only affect the order of the classes for the draws, which is
+    that of weighted means of their scores and labels: permuting the columns changes nothing unless
+    these are equal for two classes.
 
     Parameters
     ----------

@@ -65,8 +65,7 @@ class Kernel(NeighborhoodCalibrator):
     kernel : {"dirichlet", "dirichlet_mixture", "rbf"}
         The default "dirichlet_mixture" reproduces the published figures. Probabilities of zero are
         replaced by the smallest normal float32, 1.2e-38. Near a corner of the simplex, "dirichlet"
-        hardly distinguishes rows: at p = (1, 0) with h = 0.1, the weight of a row (0.9, 0.1) is one
-        third of that of a row (1, 0). With "dirichlet_mixture" it is almost zero.
+        hardly distinguishes rows.
     bandwidth : "cv" or float, default "cv"
         h; larger values average over more rows. With "rbf" it is :math:`1 / \gamma`. "cv" minimizes
         the log loss of ten folds, stratified by class, over 1.6 times the powers of two from

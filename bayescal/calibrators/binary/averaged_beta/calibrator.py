@@ -92,9 +92,8 @@ class AveragedBeta(OnlineCalibrator):
     Laplace's approximation of the evidence.
 
     The unchanged scores also belong to the average, which therefore does as little as the data
-    demand. Their prior odds are 5 / (n + 20), since few scores are calibrated perfectly; they are
-    multiplied by a power of the Bayes factor, the ratio of their likelihood to the evidence of all
-    regressions.
+    demand. Their prior odds, 5 / (n + 20), are multiplied by a power of the Bayes factor, the ratio
+    of their likelihood to the evidence of all regressions.
 
     If the log Bayes factor is above 1.75, and the average expects to gain less than 1 nat of log
     loss, summed over all rows, the scores are returned unchanged, unless some are zero.

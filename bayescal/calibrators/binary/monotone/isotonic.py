@@ -25,8 +25,8 @@ class Isotonic(MonotoneCalibrator):
     Scores below the smallest score of class 1 get probability 0, and scores above the largest score
     of class 0 get 1, so a single new row on the wrong side makes the log loss infinite. With
     ``bounds="laplace"``, one row of each class is added to blocks of a single class (Laplace's rule
-    of succession), and blocks that then decrease are pooled again. The map is still non-decreasing,
-    and its values are strictly between 0 and 1.
+    of succession), and blocks that then decrease are pooled again: values are strictly between 0
+    and 1.
 
     Parameters
     ----------

@@ -66,9 +66,9 @@ class NearIsotonic(OrderCalibrator):
 
     The state is ``thresholds`` (k,), ascending, and ``values`` (k,); with "bic" also ``strengths``
     (m,) and ``model_weights`` (m,). Fitting g distinct scores takes O(g log g) for sorting and O(b)
-    for every meeting of b different values; there were about 500 meetings for 10,000 random rows
-    and 3,000 to 5,500 for 100,000. Predicting takes O(log k) per score. Rows in blocks take two
-    passes, and may have at most 4,194,304 distinct scores.
+    for each of several hundred to thousands of meetings of b different values. Predicting takes
+    O(log k) per score. Rows in blocks take two passes, and may have at most 4,194,304 distinct
+    scores.
 
     References
     ----------

@@ -64,12 +64,10 @@ class Spline(LogOddsCalibrator):
     :math:`\tfrac\lambda2 \sum_k \theta_k^2` over all coefficients of the natural cubic basis but
     the constant. That basis begins at the left end, so exchanging the classes changes
     probabilities, by up to 0.3 with 300 rows. The default "symmetric" is the mean of that penalty
-    and of the penalty for the mirrored basis. Its log loss is equal within standard errors, and
-    exchanging the classes exchanges probabilities exactly. "curvature" is
-    :math:`\tfrac\lambda2 \int f''(x)^2 dx`, which does not penalize the slope. The fit uses another
-    basis of this space, whose functions are orthogonal on the data and in which each penalty is a
-    sum of squares. The 30 smoothest functions are used. Knots closer than 1e-6 of the range are
-    merged.
+    and of the penalty for the mirrored basis: its log loss is equal within standard errors, and
+    exchanging the classes exchanges probabilities exactly. "curvature" is :math:`\tfrac\lambda2
+    \int f''(x)^2 dx`, which does not penalize the slope. Only the 30 smoothest of functions that
+    are orthogonal on the data are used. Knots closer than 1e-6 of the range are merged.
 
     Cross-validated log loss chooses the strength from 17 candidates, or 25 for few distinct scores.
     Scores are first summarized by at most 512 points of equal weight. Rows of equal score and label
@@ -80,9 +78,7 @@ class Spline(LogOddsCalibrator):
     ----------
     rescale : {"logit", "compact_logit", None}
         Argument of the spline: the logit of the probability, its :func:`compact_logit`, or the
-        probability itself, as published. The published argument is too stiff where probabilities
-        are near 0 or 1: in ten simulated truths with 1,000 rows, the log loss exceeds that of the
-        true probabilities by 0.0034 to 0.0366 with it, and by 0.0029 to 0.0070 with the logit.
+        probability itself, as published, which is too stiff where probabilities are near 0 or 1.
     knots : int or sequence of float
         The maximal number of knots, which are quantiles of the distinct scores; or the knots, three
         or more probabilities.
@@ -94,20 +90,20 @@ class Spline(LogOddsCalibrator):
         Number of folds of cross-validation.
     rule : {"one_se", "best"}
         Rule of cross-validation: the largest strength whose log loss exceeds the minimum by at most
-        one standard error of the difference; or the strength with the minimum, as published. The
-        first overfits less if there are few rows.
+        one standard error of the difference, which overfits less if there are few rows; or the
+        strength with the minimum, as published.
     strengths : sequence of float, optional
         Candidates of cross-validation, instead of the default grid.
     epsilon : float or "auto"
         In (0, 1/2). The compact logit is the identity outside [epsilon, 1 - epsilon]; the logit
         clips probabilities to this interval. For the compact logit, "auto" is the published
-        :math:`10^{r-1}` with :math:`r = \lfloor \log_{10} \min_{p < 1} (1 - p) \rfloor`, which
-        depends on one end only. For the logit, it is half the power of two closest to the smallest
-        distance of a score from 0 or 1, and at most 1e-4.
+        :math:`10^{r-1}` with :math:`r = \lfloor \log_{10} \min_{p < 1} (1 - p) \rfloor`. For the
+        logit, it is half the power of two closest to the smallest distance of a score from 0 or 1,
+        and at most 1e-4.
     unity_prior_weight : float
-        Weight in rows of a prior that draws the curve toward the identity. Its rows have 135
-        probabilities, most of them in [0.01, 0.99], and the labels that these probabilities imply.
-        Cross-validation never holds them out.
+        Weight in rows of a prior that draws the curve toward the identity: 135 probabilities, most
+        of them in [0.01, 0.99], with the labels that they imply. Cross-validation never holds them
+        out.
 
     Attributes
     ----------
@@ -127,13 +123,13 @@ class Spline(LogOddsCalibrator):
 
     With ``inference="laplace"`` and ``strength="cv"`` the posterior is averaged over the candidate
     strengths: the number of draws of each normal approximation is proportional to the square root
-    of its evidence, computed on at most 512 points that summarize the rows. Intervals and posterior
-    means therefore do not depend on the strength that cross-validation chose. A fixed strength and
-    "nuts" treat the strength as known. In simulations intervals of level 0.9 covered 85 to 98 % of
-    log odds without a wave, and 77 to 91 % with one (``benchmarks/coverage_bands.py``).
+    of its evidence. Intervals and posterior means therefore do not depend on the strength that
+    cross-validation chose. A fixed strength and "nuts" treat the strength as known. In simulations
+    intervals of level 0.9 covered 85 to 98 % of log odds without a wave, and 77 to 91 % with one
+    (``benchmarks/coverage_bands.py``).
 
-    O(n log n + n) time to fit, with 30 columns; O(m) to apply. Rows in blocks take two passes,
-    which collect at most 4,194,304 distinct scores; the remaining steps use these in memory.
+    O(n log n) time to fit, with 30 columns; O(m) to apply. Rows in blocks take two passes, which
+    collect at most 4,194,304 distinct scores.
 
     References
     ----------

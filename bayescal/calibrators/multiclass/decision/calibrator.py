@@ -68,6 +68,8 @@ class Decision(Calibrator):
         percent worse than the worst soft one. "hard" searches for it from three soft partitions, by
         exact searches along lines, and takes two to six times as long. Soft corrections give
         continuous probabilities, and had a smaller log loss on simulated data.
+    random_state : int, RandomState or None
+        Seed of the starts of the searches.
 
     Attributes
     ----------
@@ -78,12 +80,11 @@ class Decision(Calibrator):
 
     Notes
     -----
-    No step raises the Brier score on the data of the fit: it falls by
-    :math:`\sum_i \bar E[b_i] \lVert a_i \rVert^2` or more, with corrections a. The log loss may
-    increase. The published results first apply a temperature.
+    No step raises the Brier score on the data of the fit; the log loss may increase. The published
+    results first apply a temperature.
 
-    Starts are drawn for the classes in the order of weighted means of their scores and labels, so
-    that permuting the columns changes nothing unless these means are equal for two classes.
+    Starts are drawn for the classes in the order of weighted means of their scores and labels:
+    permuting the columns changes nothing unless these are equal for two classes.
 
     The state is ``directions`` (t, d, k), ``offsets`` (t, d), ``adjustments`` (t, d, k), ``crop``;
     ``violations`` (t,); ``briers`` (t + 1,), the last of which is ``objective``; and ``cv_briers``

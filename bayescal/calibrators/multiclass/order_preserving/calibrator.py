@@ -68,12 +68,12 @@ class OrderPreserving(Calibrator):
 
     The network of the diagonal family is :math:`a z + v \cdot \tanh(B \tanh(c z + d) + e)` with
     non-negative a, v, B and c. It is tabulated at up to 512 points, which are dense where logits
-    and largest logits are dense. Between the points g is linear, also in training; beyond them its
-    slope is a. Both families depend on constants that are added to all logits of a row.
+    are dense; between them g is linear, also in training, and beyond them its slope is a. Both
+    families depend on constants that are added to all logits of a row.
 
     Initial weights of the full family are drawn for the classes in the order of weighted means of
-    their logits and labels, so that permuting the columns changes nothing unless these means are
-    equal for two classes.
+    their logits and labels: permuting the columns changes nothing unless these are equal for two
+    classes.
 
     The state is ``inverse`` of the initial temperature, ``hidden`` (2,), ``n_iter``, and
     ``objective``, the mean log loss; ``cv_hidden`` (s, 2), and ``cv_losses`` (s, checks) after

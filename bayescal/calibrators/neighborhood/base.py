@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, Array, XArray, namespace, wide
+from bayescal._core.lazy import jnp
 from bayescal._core.numerics import FLOOR
 from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.data.checks import check_choice, check_level
@@ -30,6 +31,17 @@ class DistinctRows(NamedTuple):
     observed: AnyArray
     #: Sums of the weights of equal rows (m,).
     weights: AnyArray
+
+    @classmethod
+    def of_rows(cls, rows: Rows) -> DistinctRows:
+        """Take all rows as distinct."""
+        xp = np if isinstance(rows.scores, np.ndarray) else jnp
+        return cls(rows.scores, xp.eye(rows.scores.shape[1])[rows.y], rows.weights)
+
+    @classmethod
+    def of_state(cls, state: State) -> DistinctRows:
+        """Restore the rows from :meth:`state`."""
+        return cls(state["points"], state["observed"], state["point_weights"])
 
     def values(self, assumption: Assumption) -> AnyArray:
         """Return the values (m, k) to average over neighbors: errors p - y, or labels y."""

@@ -134,8 +134,17 @@ class Forest(NeighborhoodCalibrator):
         ]
 
         def held_out(entries: Rows, fold: np.ndarray) -> np.ndarray:
-            averages = self._averages_held_out(grown, candidates, fold, *entries)
-            return self._losses(averages, *entries)
+            (n, k), mass = entries.scores.shape, entries.weights
+            values = DistinctRows.of_rows(entries).values(self.assumption)
+            point = distinct_rows(entries.scores)[1]
+            held = _HeldRows(point, fold, mass, mass[:, None] * values)
+            averages = np.zeros((len(candidates), n, k))
+            at_once = _trees.trees_at_once(n * max(10, k // 4))
+            for chunk in grown:
+                for part in slices(len(chunk[0].left), at_once):
+                    trees, layout = (type(a)(*(array[part] for array in a)) for a in chunk)
+                    _add_held_out(averages, trees, layout, held, candidates)
+            return self._losses(averages / self.trees, *entries)
 
         state = self._choose("bins", candidates, data, held_out, np.min)
         bins = min(int(state["bins"]), distinct)
@@ -200,30 +209,8 @@ class Forest(NeighborhoodCalibrator):
             probabilities[part] = self._calibrated(block, matrix @ values, float(state["crop"]))
         return probabilities
 
-    def _averages_held_out(
-        self,
-        grown: list[tuple[Trees, NodeRanges]],
-        candidates: np.ndarray,
-        fold: np.ndarray,
-        scores: np.ndarray,
-        y: np.ndarray,
-        weights: np.ndarray,
-    ) -> np.ndarray:
-        """Compute averages (candidates, n, k) over leaves, without the fold of the row."""
-        n, k = scores.shape
-        _, point = distinct_rows(scores)
-        values = DistinctRows(scores, np.eye(k)[y], weights).values(self.assumption)
-        rows = _Rows(point, fold, weights, weights[:, None] * values)
-        averages = np.zeros((len(candidates), n, k))
-        at_once = _trees.trees_at_once(n * max(10, k // 4))
-        for trees, layout in grown:
-            for part in slices(len(trees.left), at_once):
-                chunk = Trees(*(a[part] for a in trees)), NodeRanges(*(a[part] for a in layout))
-                _add_held_out(averages, *chunk, rows, candidates)
-        return averages / self.trees
 
-
-class _Rows(NamedTuple):
+class _HeldRows(NamedTuple):
     """Rows in cross-validation: index among distinct rows, fold, weight, weighted values (n, k)."""
 
     point: np.ndarray
@@ -250,7 +237,7 @@ def _leaf_values(
 
 
 def _add_held_out(
-    averages: np.ndarray, trees: Trees, layout: NodeRanges, rows: _Rows, candidates: np.ndarray
+    averages: np.ndarray, trees: Trees, layout: NodeRanges, rows: _HeldRows, candidates: np.ndarray
 ) -> None:
     """Add the means in the leaves of rows, without their folds, to averages (candidates, n, k).
 

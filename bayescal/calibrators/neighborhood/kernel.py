@@ -134,9 +134,7 @@ class Kernel(NeighborhoodCalibrator):
                 crop = crop_floor(self.crop, scores.shape[1])
                 losses = _losses_on_device(self.kernel, self.assumption, *entries, fold, crop)
                 return np.asarray(losses)
-            values = DistinctRows(scores, np.eye(scores.shape[1])[y], weights).values(
-                self.assumption
-            )
+            values = DistinctRows.of_rows(entries).values(self.assumption)
             # One pass over all pairs of rows, without pairs in one fold.
             keys = _prepare_keys(*self._keys(scores, weights, _CANDIDATES), values, fold)
             total = np.zeros(len(_CANDIDATES))
@@ -166,7 +164,7 @@ class Kernel(NeighborhoodCalibrator):
         return 2 * state["keys"].shape[0]
 
     def _precompute(self, state: State) -> State:
-        points = DistinctRows(state["points"], state["observed"], state["point_weights"])
+        points = DistinctRows.of_state(state)
         bandwidth = np.clip(state["bandwidth"], _SMALLEST, _LARGEST)
         keys, bias = self._keys(points.probabilities, points.weights, bandwidth.reshape(1))
         values = points.values(self.assumption)
@@ -216,7 +214,7 @@ def _losses_on_device(
 ) -> jax.Array:
     """Compute sums of held-out log losses (g,) of rows for all bandwidths."""
     calibrator = Kernel(kernel, assumption=assumption)
-    values = DistinctRows(scores, jnp.eye(scores.shape[1])[y], weights).values(assumption)
+    values = DistinctRows.of_rows(Rows(scores, y, weights)).values(assumption)
     keys = _prepare_keys(*calibrator._keys(scores, weights, _CANDIDATES), values, folds)
 
     def losses(

@@ -119,7 +119,9 @@ class KNN(NeighborhoodCalibrator):
         # A search is faster than sorting.
         probabilities = np.empty(scores.shape)
         numbers = state["k"].reshape(1)
-        for part, means in neighbor_means(self._index(_points(state)), scores, numbers):
+        for part, means in neighbor_means(
+            self._index(DistinctRows.of_state(state)), scores, numbers
+        ):
             probabilities[part] = self._calibrated(scores[part], means[0], float(state["crop"]))
         return probabilities
 
@@ -128,7 +130,7 @@ class KNN(NeighborhoodCalibrator):
         return (8 + 6 * k) * m
 
     def _apply(self, state: State, scores: XArray) -> XArray:
-        xp, points = namespace(scores), _points(state)
+        xp, points = namespace(scores), DistinctRows.of_state(state)
         # Products would cancel. So does the largest probability, which is one minus the others.
         change = points.probabilities - scores[:, None, :]
         classes = xp.arange(scores.shape[1], device=device(scores))
@@ -172,7 +174,3 @@ def _divergences(q: XArray, change: XArray, logs: XArray) -> XArray:
         series = 1 / power - within * series
     terms = xp.where(small, within**2 * series, x - (logs - xp.log(base)))
     return xp.sum(xp.where(positive, q * terms, change), axis=2)
-
-
-def _points(state: State) -> DistinctRows:
-    return DistinctRows(state["points"], state["observed"], state["point_weights"])

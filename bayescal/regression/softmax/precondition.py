@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, Generic, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -32,16 +32,11 @@ _FIRM = 30.0
 #: Number of multiplications up to which the blocks of all classes are computed.
 _PRODUCTS = 4e10
 _TINY = 1e-10
+#: Blocks of the Hessian, of the classes and of shared parameters; or of its inverse.
+HessianBlocks: TypeAlias = tuple[ArrayT, ArrayT]
 #: Arrays that approximate the Hessian of the matrix, and its blocks of diagonal and shared
 #: parameters; or their inverses.
 MatrixAndRest: TypeAlias = tuple[tuple[ArrayT, ...], ArrayT, ArrayT]
-
-
-class HessianBlocks(NamedTuple, Generic[ArrayT]):
-    """Blocks of the Hessian, of the classes and of shared parameters; or of its inverse."""
-
-    classes: Float[ArrayT, "classes inputs inputs"]
-    shared: Float[ArrayT, "shared shared"]
 
 
 class Preconditioner(NamedTuple):
@@ -189,7 +184,7 @@ def _measure_blocks(
     xp = _xp(probs)
     stride, design, probs = _thin(design, probs)
     blocks = stride * class_grams(*_narrow(design, _variances(design, probs)), xp)
-    return HessianBlocks(blocks, stride * _shared_gram(design, probs, xp))
+    return blocks, stride * _shared_gram(design, probs, xp)
 
 
 def _invert_blocks(
@@ -201,7 +196,7 @@ def _invert_blocks(
     class_penalty = by_class(parts, xp)
     eye = xp.eye(class_penalty.shape[1], dtype=blocks.dtype)
     inverse = xp.linalg.inv(_ridge(blocks + class_penalty[:, :, None] * eye, xp))
-    return HessianBlocks(inverse, _invert_shared(shared, parts.shared, xp))
+    return inverse, _invert_shared(shared, parts.shared, xp)
 
 
 def _apply_blocks(

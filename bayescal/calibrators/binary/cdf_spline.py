@@ -133,25 +133,16 @@ def _least_squares(knots: np.ndarray, t: np.ndarray, rates: np.ndarray) -> np.nd
     coefficients and multipliers of these equations are coupled only to those of neighboring knots,
     so the system is banded.
     """
-    from scipy.linalg import solve_banded
+    from scipy.linalg import hilbert, solve_banded
 
     size, width = len(knots), knots[1]
-    # Integrals of products of (v, u, v**3 - v, u**3 - u), in pieces of width 1.
-    product = np.array(
-        [
-            [1 / 3, 1 / 6, -2 / 15, -7 / 60],
-            [1 / 6, 1 / 3, -7 / 60, -2 / 15],
-            [-2 / 15, -7 / 60, 8 / 105, 31 / 420],
-            [-7 / 60, -2 / 15, 31 / 420, 8 / 105],
-        ]
-    )
-    integrals = _moments(knots, t, rates) / width
+    # The functions v, u, v**3 - v and u**3 - u in powers of u, and integrals of their products.
+    functions = np.array([[1, -1, 0, 0], [0, 1, 0, 0], [0, -2, 3, -1], [0, -1, 0, 1]])
+    product = functions @ hilbert(4) @ functions.T
+    integrals = functions @ _moments(knots, t, rates) / width
     right = np.zeros((size, 3))
-    right[:-1, 0] += integrals[0] - integrals[1]
-    right[1:, 0] += integrals[1]
-    # (1 - u)**3 - (1 - u) = -2 u + 3 u**2 - u**3
-    right[:-1, 1] += 3 * integrals[2] - 2 * integrals[1] - integrals[3]
-    right[1:, 1] += integrals[3] - integrals[1]
+    right[:-1, :2] += integrals[::2].T
+    right[1:, :2] += integrals[1::2].T
     # Row 5 + i - j of the bands holds entry (i, j). There are three unknowns per knot.
     bands = np.zeros((11, 3 * size))
 

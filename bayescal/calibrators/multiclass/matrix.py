@@ -14,7 +14,7 @@ from bayescal.data.checks import check_strength
 from bayescal.data.folds.deal import fold_scores
 from bayescal.data.given import MEMORY
 from bayescal.data.rows import Rows, Source
-from bayescal.regression.softmax.choose import out_of_fold_losses
+from bayescal.regression.softmax.fit import out_of_fold_losses
 
 #: Candidate strengths of cross-validation, in descending order.
 OFF_DIAGONALS = 10.0 ** np.arange(5, -2, -1)

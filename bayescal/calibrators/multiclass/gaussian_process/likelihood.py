@@ -250,9 +250,7 @@ def sample_nuts(
     return drawn._replace(coefficients=h.reshape(v.shape))
 
 
-def _multiply(
-    factors: CellFactors, cell: Int[np.ndarray, " draws"], values: Float[np.ndarray, "draws nodes"]
-) -> Float[np.ndarray, "draws nodes"]:
+def _multiply(factors: CellFactors, cell: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Multiply values (s, 25) by the factors of their cells (s,)."""
     products = np.empty_like(values)
     for index, factor in enumerate(factors):
@@ -282,8 +280,6 @@ def _loss(v: Float[jax.Array, " nodes"], *data: jax.Array) -> Float[jax.Array, "
 
 
 @jax.jit
-def _losses_of_all(
-    v: Float[jax.Array, "draws nodes"], *data: jax.Array
-) -> Float[jax.Array, "draws cells"]:
+def _losses_of_all(v: jax.Array, *data: jax.Array) -> jax.Array:
     """Compute the negative log likelihoods (s, c) of draws (s, 25) in each cell."""
     return jax.lax.map(lambda draw: _losses(draw, *data), v)

@@ -65,19 +65,16 @@ def binary_fit(
     The returned function fits the intercept and the coefficients that a mask declares free.
     """
     sampled = sample.columns[1:].T, sample.targets, sample.weights
-    if isinstance(rows, Rows):
+    designs = None if isinstance(rows, Rows) else rows.designs(make, _DESIGN_NUMBERS)
 
-        def fit_rows(free: Shaped[np.ndarray, " parameters"]) -> Minimum[np.ndarray]:
-            return fit_single(Regression(*sampled, 0.0, penalty, free))
-
-        return fit_rows
-    designs = rows.designs(make, _DESIGN_NUMBERS)
-
-    def fit_blocks(free: Shaped[np.ndarray, " parameters"]) -> Minimum[np.ndarray]:
+    def fit_free(free: Shaped[np.ndarray, " parameters"]) -> Minimum[np.ndarray]:
+        problem = Regression(*sampled, 0.0, penalty, free)
+        if designs is None:
+            return fit_single(problem)
         with single_threaded_blas():
-            return fit_binary(Regression(*sampled, 0.0, penalty, free), rows.weight, designs)
+            return fit_binary(problem, rows.weight, designs)
 
-    return fit_blocks
+    return fit_free
 
 
 def softmax_fit(
@@ -220,18 +217,18 @@ def fit_softmax(
         image = designs.total(_softmax_products, state, vector)["image"]
         return image + penalty * vector
 
-    def prepare(state: Float[np.ndarray, " ..."]) -> object:
-        if whole:
-            return method.invert(state, penalty, sizes)
+    def probs_of_sample(theta: np.ndarray) -> np.ndarray:
         with HostEvaluator(heavy, nothing) as host:
-            data = method.measure(heavy, host.evaluate(state).state)
+            return host.evaluate(theta).state
+
+    def prepare(state: np.ndarray) -> object:
+        data = state if whole else method.measure(heavy, probs_of_sample(state))
         return method.invert(data, penalty, sizes)
 
     def unbounded(theta: Theta, here: Point[np.ndarray, np.ndarray]) -> Bool[np.ndarray, ""]:
         # If rows of the sample would move, other rows would move as well.
-        with HostEvaluator(heavy, nothing) as host:
-            probs = host.evaluate(theta).state
-        return is_unbounded(heavy, penalty, theta, here._replace(state=probs))
+        here = here._replace(state=probs_of_sample(theta))
+        return is_unbounded(heavy, penalty, theta, here)
 
     with np.errstate(all="ignore"):
         return newton_cg(

@@ -1,4 +1,4 @@
-"""Calibrators, a file for each method or family; imported with scikit-learn when one is first used."""
+"""Calibrators, a file for each method or family; imported with scikit-learn on first use."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

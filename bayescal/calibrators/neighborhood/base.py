@@ -84,7 +84,16 @@ def check_crop(crop: float | None) -> None:
 
 
 class NeighborhoodCalibrator(Calibrator):
-    """A calibrator that averages over nearby rows, with a fixed or cross-validated width."""
+    r"""A calibrator that averages over nearby rows, with a fixed or cross-validated width.
+
+    Parameters
+    ----------
+    assumption : {"errors", "labels"}
+        Neighbors share either their calibration error, or the distribution of their labels. With
+        "labels" the probability is the average of :math:`y_i`.
+    crop : float, optional
+        ε, by default 0.01 / k**2 for k classes: 1e-4 for 10 and 1e-6 for 100.
+    """
 
     assumption: Assumption
     crop: float | None

@@ -55,11 +55,6 @@ class Forest(NeighborhoodCalibrator):
         the number of distinct rows; of equally good numbers the smallest.
     trees : int, default 250
         Number T of trees.
-    assumption : {"errors", "labels"}
-        Rows in a leaf share either their calibration error, or the distribution of their labels.
-        With "labels" the probability is the mean of :math:`y_i`.
-    crop : float, optional
-        ε, by default 0.01 / k**2 for k classes: 1e-4 for 10 and 1e-6 for 100.
     random_state : int, RandomState or None
         Seed of the trees.
 

@@ -70,11 +70,6 @@ class Kernel(NeighborhoodCalibrator):
         h; larger values average over more rows. With "rbf" it is :math:`1 / \gamma`. "cv" minimizes
         the log loss of ten folds, stratified by class, over 1.6 times the powers of two from
         1.6 / 512 to 102.4; of equally good values the largest.
-    assumption : {"errors", "labels"}
-        Neighbors share either their calibration error, or the distribution of their labels. With
-        "labels" the probability is the average of :math:`y_i`.
-    crop : float, optional
-        ε, by default 0.01 / k**2 for k classes: 1e-4 for 10 and 1e-6 for 100.
 
     Attributes
     ----------

@@ -46,11 +46,6 @@ class KNN(NeighborhoodCalibrator):
         numbers the largest.
     distance : {"kl", "euclidean"}
         With "kl", probabilities of zero are replaced by the smallest normal float32, 1.2e-38.
-    assumption : {"errors", "labels"}
-        Neighbors share either their calibration error, or the distribution of their labels. With
-        "labels" the probability is the mean of :math:`y_i`.
-    crop : float, optional
-        ε, by default 0.01 / c**2 for c classes: 1e-4 for 10 and 1e-6 for 100.
 
     Attributes
     ----------

@@ -28,11 +28,6 @@ class Isotonic(MonotoneCalibrator):
     of succession), and blocks that then decrease are pooled again: values are strictly between 0
     and 1.
 
-    Parameters
-    ----------
-    bounds : {"none", "laplace"}
-        Whether values may be 0 and 1 ("none"), or are kept away from them.
-
     Attributes
     ----------
     thresholds_, values_ : arrays
@@ -87,14 +82,8 @@ class CenteredIsotonic(MonotoneCalibrator):
 
     The map is linear between these points, thus strictly increasing, and constant outside. A first
     block of value 0 and a last block of value 1 keep both ends, because no probability is more
-    extreme. Fewer scores share a probability than in isotonic regression, and the error is smaller
-    if the true map increases.
-
-    Parameters
-    ----------
-    bounds : {"none", "laplace"}
-        Treatment of the values 0 and 1, as for :class:`Isotonic`. With "laplace" no block has such
-        a value, and all blocks become points.
+    extreme; with ``bounds="laplace"`` there are none. Fewer scores share a probability than in
+    isotonic regression, and the error is smaller if the true map increases.
 
     Attributes
     ----------

@@ -47,7 +47,13 @@ class PooledBlocks(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class MonotoneCalibrator(OrderCalibrator):
-    """A binary calibrator that interpolates linearly between non-decreasing values."""
+    """A binary calibrator that interpolates linearly between non-decreasing values.
+
+    Parameters
+    ----------
+    bounds : {"none", "laplace"}
+        Whether values may be 0 and 1 ("none"), or are kept away from them (see :class:`Isotonic`).
+    """
 
     bounds: Literal["none", "laplace"] = "none"
 

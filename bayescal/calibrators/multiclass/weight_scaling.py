@@ -55,7 +55,7 @@ class WeightScaling(Calibrator):
 
     .. math:: \alpha = \frac{\sum_b w_b (C_b - 1/k)(A_b - 1/k)}{\sum_b w_b (C_b - 1/k)^2}
 
-    which is also clipped.
+    which is also clipped; the authors of the method found it worse.
 
     Parameters
     ----------

@@ -41,9 +41,9 @@ class KNN(NeighborhoodCalibrator):
     k : "cv" or int, default "cv"
         Number of neighbors, as a sum of weights: a row of weight 2 counts twice. The last neighbor
         may count in part; rows that are equally distant share that part, so that the order of rows
-        does not matter. "cv" minimizes the log loss of ten folds, stratified by class, over the
-        powers of two from 32 to 4096 that do not exceed the weight of all rows; of equally good
-        numbers the largest.
+        does not matter. A number larger than the weight of all rows means all rows. "cv" minimizes
+        the log loss of ten folds, stratified by class, over the powers of two from 32 to 4096 that
+        do not exceed that weight; of equally good numbers the largest.
     distance : {"kl", "euclidean"}
         With "kl", probabilities of zero are replaced by the smallest normal float32, 1.2e-38.
 

@@ -7,7 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from bayescal.calibrators.binary.monotone.pooling import MonotoneCalibrator, PooledBlocks
+from bayescal.calibrators.binary.monotone.pooling import MonotoneCalibrator, outer_scores
+from bayescal.data.order.ranking import Groups
 from bayescal.data.rows import Rows, Source, Sums
 
 
@@ -67,8 +68,10 @@ class Isotonic(MonotoneCalibrator):
     [0.25, 0.5]
     """
 
-    def _ends_of_blocks(self, blocks: PooledBlocks, rows: Source) -> tuple[np.ndarray, np.ndarray]:
-        return blocks.lowest, blocks.highest
+    def _ends_of_blocks(
+        self, rows: Source, groups: Groups, starts: np.ndarray, values: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return outer_scores(groups, starts)
 
 
 @dataclass(eq=False, repr=False)
@@ -109,8 +112,10 @@ class CenteredIsotonic(MonotoneCalibrator):
     [0.35, 0.6]
     """
 
-    def _ends_of_blocks(self, blocks: PooledBlocks, rows: Source) -> tuple[np.ndarray, np.ndarray]:
-        groups, starts, values, lowest, highest = blocks
+    def _ends_of_blocks(
+        self, rows: Source, groups: Groups, starts: np.ndarray, values: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        lowest, highest = outer_scores(groups, starts)
         weight = np.add.reduceat(groups.weight, starts)
         if groups.whole.any():
             center = rows.total(partial(_centers, lowest, weight))["center"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -35,16 +35,6 @@ class OrderCalibrator(Calibrator):
     _sources: ClassVar[frozenset[str]] = BLOCKS
 
 
-class PooledBlocks(NamedTuple):
-    """Blocks of isotonic regression: index of the first group, value, and outermost scores."""
-
-    groups: Groups
-    starts: np.ndarray
-    values: np.ndarray
-    lowest: np.ndarray
-    highest: np.ndarray
-
-
 @dataclass(eq=False, repr=False)
 class MonotoneCalibrator(OrderCalibrator):
     """A binary calibrator that interpolates linearly between non-decreasing values.
@@ -67,20 +57,19 @@ class MonotoneCalibrator(OrderCalibrator):
         check_choice(self.bounds, "bounds", ("none", "laplace"))
 
     @abstractmethod
-    def _ends_of_blocks(self, blocks: PooledBlocks, rows: Source) -> tuple[np.ndarray, np.ndarray]:
+    def _ends_of_blocks(
+        self, rows: Source, groups: Groups, starts: np.ndarray, values: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Compute the first and the last score (b,) with the value of each block."""
 
     def _fit(self, rows: Source, seed: int) -> State:
         ranking = Ranking(rows)
         starts, values = pool_ranking(ranking)
-        groups = ranking.groups
-        cells = count_cells(rows, ranking)
+        groups, cells = ranking.groups, count_cells(rows, ranking)
         if self.bounds == "laplace":
             starts, values = _pool_again(groups, starts)
-        ends = np.append(starts[1:], len(groups.weight)) - 1
-        blocks = PooledBlocks(groups, starts, values, groups.lowest[starts], groups.highest[ends])
-        thresholds = np.stack(self._ends_of_blocks(blocks, rows), axis=1).ravel()
-        return {**distinct_points(thresholds, values.repeat(2)), **cells}
+        ends = self._ends_of_blocks(rows, groups, starts, values)
+        return {**distinct_points(np.stack(ends, axis=1).ravel(), values.repeat(2)), **cells}
 
     def _apply(self, state: State, scores: XArray) -> XArray:
         return two_columns(interpolate(scores, state["thresholds"], state["values"]))
@@ -170,6 +159,12 @@ def pool_ranking(ranking: Ranking) -> tuple[np.ndarray, np.ndarray]:
         if not unsettled.any():
             return starts, values
         ranking.refine(unsettled)
+
+
+def outer_scores(groups: Groups, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lowest and the highest score of each block (b,)."""
+    ends = np.append(starts[1:], len(groups.weight)) - 1
+    return groups.lowest[starts], groups.highest[ends]
 
 
 def interpolate(at: XArray, thresholds: XArray, values: XArray) -> XArray:

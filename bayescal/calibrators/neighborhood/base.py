@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from bayescal._core.arrays import AnyArray, Array, XArray, namespace, wide
+from bayescal._core.arrays import AnyArray, Array, XArray, namespace, on_host, wide
 from bayescal._core.lazy import jnp
 from bayescal._core.numerics import FLOOR
 from bayescal.calibrators.base.calibrator import Calibrator, State
@@ -17,6 +18,7 @@ from bayescal.data.order.equal_rows import distinct_rows
 from bayescal.data.rows import Rows
 
 Assumption = Literal["errors", "labels"]
+Averages: TypeAlias = Iterator[tuple[slice, np.ndarray]]
 
 _FOLDS = 10
 #: Relative difference below which losses are equal.
@@ -35,7 +37,7 @@ class DistinctRows(NamedTuple):
     @classmethod
     def of_rows(cls, rows: Rows) -> DistinctRows:
         """Take all rows as distinct."""
-        xp = np if isinstance(rows.scores, np.ndarray) else jnp
+        xp = np if on_host(rows.scores) else jnp
         return cls(rows.scores, xp.eye(rows.scores.shape[1])[rows.y], rows.weights)
 
     @classmethod
@@ -103,6 +105,18 @@ class NeighborhoodCalibrator(Calibrator):
     def _check_options(self) -> None:
         check_choice(self.assumption, "assumption", ("errors", "labels"))
         check_crop(self.crop)
+
+    @abstractmethod
+    def _averages(self, state: State, scores: np.ndarray) -> Averages:
+        """Yield averages (b, k) over the neighbors of successive parts of rows on the host."""
+
+    def _apply_in_blocks(self, state: State, scores: XArray) -> XArray:
+        if not on_host(scores):
+            return super()._apply_in_blocks(state, scores)
+        probabilities = np.empty(scores.shape)
+        for part, averages in self._averages(state, scores):
+            probabilities[part] = self._calibrated(scores[part], averages, float(state["crop"]))
+        return probabilities
 
     def _calibrated(self, scores: XArray, averages: XArray, crop: XArray | float) -> AnyArray:
         """Compute probabilities from averages (..., m, k) over neighbors; clip and normalize."""

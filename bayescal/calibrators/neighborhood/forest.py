@@ -8,12 +8,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import AnyArray, XArray, device, namespace, on_host, take_in_rows
+from bayescal._core.arrays import XArray, device, namespace, take_in_rows
 from bayescal._core.execution.chunks import slices
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.neighborhood import trees as _trees
 from bayescal.calibrators.neighborhood.base import (
     Assumption,
+    Averages,
     DistinctRows,
     NeighborhoodCalibrator,
     merge,
@@ -184,16 +185,13 @@ class Forest(NeighborhoodCalibrator):
         averages = xp.mean(xp.reshape(means, (-1, count, k)), axis=1)
         return self._calibrated(scores, averages, state["crop"])
 
-    def _apply_in_blocks(self, state: State, scores: AnyArray) -> AnyArray:
-        if not on_host(scores):
-            return super()._apply_in_blocks(state, scores)
+    def _averages(self, state: State, scores: np.ndarray) -> Averages:
         # Only rows that have not reached a leaf continue, and means are one sparse product.
         from scipy.sparse import csr_array
 
         trees = Trees(state["feature"], state["threshold"], state["left"])
         count, _, k = state["leaf_values"].shape
         leaf_index, values = state["leaf_index"], state["leaf_values"].reshape(-1, k)
-        probabilities = np.empty(scores.shape)
         for part in slices(len(scores), _trees.trees_at_once(count)):
             block = scores[part]
             nodes = _trees.find_leaves(trees, block)
@@ -201,8 +199,7 @@ class Forest(NeighborhoodCalibrator):
             ends = np.arange(0, leaves.size + 1, count)
             weights = np.full(leaves.size, 1 / count)
             matrix = csr_array((weights, leaves.reshape(-1), ends), shape=(len(block), len(values)))
-            probabilities[part] = self._calibrated(block, matrix @ values, float(state["crop"]))
-        return probabilities
+            yield part, matrix @ values
 
 
 class _HeldRows(NamedTuple):

@@ -22,6 +22,7 @@ from bayescal.calibrators.neighborhood.attention import (
 )
 from bayescal.calibrators.neighborhood.base import (
     Assumption,
+    Averages,
     DistinctRows,
     NeighborhoodCalibrator,
     crop_floor,
@@ -142,18 +143,13 @@ class Kernel(NeighborhoodCalibrator):
             self._choose("bandwidth", _CANDIDATES, in_memory, held_out) | merge(*in_memory).state()
         )
 
-    def _apply_in_blocks(self, state: State, scores: AnyArray) -> AnyArray:
-        if not on_host(scores):
-            return super()._apply_in_blocks(state, scores)
+    def _averages(self, state: State, scores: np.ndarray) -> Averages:
         bandwidths = state["bandwidth"].reshape(1)
         # JAX's arrays cannot be used in a forked process, which prepares its own.
         purpose = "keys, forked" if is_forked() else "keys"
         keys = self._computed_once(purpose, state, _keys_of_state)
-        probabilities = np.empty(scores.shape)
         for part in slices(len(scores), _ROWS):
-            averages = attend(self._queries(scores[part]), keys, bandwidths)[0].astype(float)
-            probabilities[part] = self._calibrated(scores[part], averages, float(state["crop"]))
-        return probabilities
+            yield part, attend(self._queries(scores[part]), keys, bandwidths)[0].astype(float)
 
     def _width(self, state: State, scores: XArray) -> int:
         return 2 * state["keys"].shape[0]

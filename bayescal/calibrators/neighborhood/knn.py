@@ -7,10 +7,11 @@ from typing import Literal
 
 import numpy as np
 
-from bayescal._core.arrays import AnyArray, XArray, device, namespace, on_host
+from bayescal._core.arrays import XArray, device, namespace
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.neighborhood.base import (
     Assumption,
+    Averages,
     DistinctRows,
     NeighborhoodCalibrator,
     floored_log,
@@ -108,17 +109,11 @@ class KNN(NeighborhoodCalibrator):
 
         return self._choose("k", candidates, in_memory, held_out) | merge(*in_memory).state()
 
-    def _apply_in_blocks(self, state: State, scores: AnyArray) -> AnyArray:
-        if not on_host(scores):
-            return super()._apply_in_blocks(state, scores)
+    def _averages(self, state: State, scores: np.ndarray) -> Averages:
         # A search is faster than sorting.
-        probabilities = np.empty(scores.shape)
-        numbers = state["k"].reshape(1)
-        for part, means in neighbor_means(
-            self._index(DistinctRows.of_state(state)), scores, numbers
-        ):
-            probabilities[part] = self._calibrated(scores[part], means[0], float(state["crop"]))
-        return probabilities
+        index = self._index(DistinctRows.of_state(state))
+        for part, means in neighbor_means(index, scores, state["k"].reshape(1)):
+            yield part, means[0]
 
     def _width(self, state: State, scores: XArray) -> int:
         m, k = state["points"].shape

@@ -22,7 +22,7 @@ from bayescal.regression.binary.objective import (
 
 #: Arrays by their axes.
 Theta: TypeAlias = 'Float[np.ndarray, " parameters"]'
-Path: TypeAlias = 'Float[np.ndarray, "candidates parameters"]'
+ThetaPath: TypeAlias = 'Float[np.ndarray, "candidates parameters"]'
 DeviceRows: TypeAlias = 'Float[jax.Array, " rows"]'
 #: Relative difference of losses up to which candidates count as equal, since fits are inexact.
 _EQUAL = 1e-9
@@ -126,8 +126,8 @@ def _path(
     design: BinaryDesign[np.ndarray],
     unit: Theta,
     grid: CandidateGrid[np.ndarray],
-    guess: Path | None,
-) -> Path:
+    guess: ThetaPath | None,
+) -> ThetaPath:
     """Fit from strong to weak, each from the previous fit or a ``guess``, in units of columns."""
     targets = grid.targets
     whole = Regression(design.columns[1:].T, targets[-1], design.weights, 0.0, 0.0)

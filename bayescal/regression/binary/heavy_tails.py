@@ -21,7 +21,7 @@ from bayescal.regression.draws import density_type, effective_sizes, resample
 PerPoint: TypeAlias = 'Float[jax.Array, " *points"]'
 Theta: TypeAlias = 'Float[np.ndarray, " parameters"]'
 Particles: TypeAlias = 'Float[np.ndarray, "particles parameters"]'
-Draws: TypeAlias = 'Float[np.ndarray, "*draws parameters"]'
+ThetaDraws: TypeAlias = 'Float[np.ndarray, "*draws parameters"]'
 DeviceDraws: TypeAlias = 'Float[jax.Array, "*draws parameters"]'
 
 #: Largest absolute coordinate, so that no square overflows; the prior's mass beyond is 1e-137.
@@ -112,7 +112,7 @@ class Coordinates(NamedTuple):
     distribution: Distribution | None = None
     distributed: Bool[np.ndarray, " parameters"] | None = None
 
-    def coefficients(self, z: Draws) -> tuple[Draws, Draws]:
+    def coefficients(self, z: ThetaDraws) -> tuple[ThetaDraws, ThetaDraws]:
         """Compute u, and its derivative."""
         from scipy.special import ndtr
 
@@ -168,7 +168,7 @@ def draw_heavy_tailed(
     coordinates: Coordinates,
     n: int,
     rng: np.random.Generator,
-) -> tuple[Draws, Theta]:
+) -> tuple[ThetaDraws, Theta]:
     """Draw n coefficients u from the posterior; return them and effective sizes of means of z.
 
     Particles start from the prior, because a start around the mode would be more concentrated than

@@ -136,10 +136,10 @@ class Forest(NeighborhoodCalibrator):
             held = _HeldRows(point, fold, mass, mass[:, None] * values)
             averages = np.zeros((len(candidates), n, k))
             at_once = _trees.trees_at_once(n * max(10, k // 4))
-            for chunk in grown:
-                for part in slices(len(chunk[0].left), at_once):
-                    trees, layout = (type(a)(*(array[part] for array in a)) for a in chunk)
-                    _add_held_out(averages, trees, layout, held, candidates)
+            for trees, layout in grown:
+                for part in slices(len(trees.left), at_once):
+                    chunk = Trees(*(a[part] for a in trees)), NodeRanges(*(a[part] for a in layout))
+                    _add_held_out(averages, *chunk, held, candidates)
             return self._losses(averages / self.trees, *entries)
 
         state = self._choose("bins", candidates, data, held_out, np.min)

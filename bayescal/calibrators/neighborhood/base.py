@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, Array, XArray, namespace, on_host, wide
-from bayescal._core.lazy import jnp
 from bayescal._core.numerics import FLOOR
 from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.data.checks import check_choice, check_level
@@ -37,8 +36,7 @@ class DistinctRows(NamedTuple):
     @classmethod
     def of_rows(cls, rows: Rows) -> DistinctRows:
         """Take all rows as distinct."""
-        xp = np if on_host(rows.scores) else jnp
-        return cls(rows.scores, xp.eye(rows.scores.shape[1])[rows.y], rows.weights)
+        return cls(rows.scores, np.eye(rows.scores.shape[1])[rows.y], rows.weights)
 
     @classmethod
     def of_state(cls, state: State) -> DistinctRows:

@@ -205,7 +205,7 @@ def _losses_on_device(
 ) -> jax.Array:
     """Compute sums of held-out log losses (g,) of rows for all bandwidths."""
     calibrator = Kernel(kernel, assumption=assumption)
-    values = DistinctRows.of_rows(Rows(scores, y, weights)).values(assumption)
+    values = DistinctRows(scores, jnp.eye(scores.shape[1])[y], weights).values(assumption)
     keys = _prepare_keys(*calibrator._keys(scores, weights, _CANDIDATES), values, folds)
 
     def losses(

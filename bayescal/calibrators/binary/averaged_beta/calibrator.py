@@ -301,7 +301,7 @@ class AveragedBeta(OnlineCalibrator):
         least = state.get("least_probabilities")
         return self._ends(state, transform(scores, self.inputs, self.domain, least), level)
 
-    def _ends(self, state: State, scores: XArray, level: float) -> np.ndarray:
+    def _ends(self, state: State, scores: AnyArray, level: float) -> np.ndarray:
         """Compute ends (m, 2) of intervals; interpolate their log odds for very many scores."""
         xp = namespace(scores)
         weights = state["cell_weights"] ** min(1, _INTERVAL_POWER / self.power)
@@ -325,7 +325,7 @@ class AveragedBeta(OnlineCalibrator):
                 upper = xp.where(unchanged & (score > upper), score, upper)
             return xp.stack([lower, upper], axis=1)
 
-        def in_blocks(z: XArray) -> XArray:
+        def in_blocks(z: AnyArray) -> AnyArray:
             return map_rows(ends_at, z, self._width(state, z))
 
         # Accelerators compute all probabilities in parallel.

@@ -224,19 +224,22 @@ class Method:
         n, d = x.shape
         scaling = scaling_for(x, weights, self.coef_prior or "centered")
         x = scaling.apply(x)
-        design = BinaryDesign(np.concatenate([np.ones((1, n)), x.T]), settled.targets, weights)
+        columns = np.concatenate([np.ones((1, n)), x.T])
         # The prior of the coefficients: Cauchy, or the normal one that equals the squared penalty.
-        law = CoefficientPrior(0.0, settled.l2**-0.5, 0.0) if settled.l2 else CAUCHY
-        both = zip(INTERCEPT, law, strict=True)
-        prior = CoefficientPrior(*(np.append(first, np.full(d, other)) for first, other in both))
-        target = Target(design, np.zeros(1 + d), prior)
-        if self.coef_prior is None or isinstance(self.coef_prior, str):
-            sites = partial(regression_sites, INTERCEPT, law, d)
-        else:
-            sites = partial(regression_sites, INTERCEPT, self.coef_prior, d)
-            is_coefficient = np.append(0.0, np.ones(d))
+        spread = CAUCHY.scale if settled.l2 == 0 else settled.l2**-0.5
+        heavy = 1.0 if settled.l2 == 0 else 0.0
+        prior = CoefficientPrior(
+            np.zeros(1 + d),
+            np.r_[INTERCEPT.scale, np.full(d, spread)],
+            np.concatenate([[1.0], np.full(d, heavy)]),
+        )
+        target = Target(BinaryDesign(columns, settled.targets, weights), np.zeros(1 + d), prior)
+        coef_prior: CoefficientPrior | Distribution = CoefficientPrior(0.0, spread, heavy)
+        if self.coef_prior is not None and not isinstance(self.coef_prior, str):
+            coef_prior = self.coef_prior
+            is_coefficient = np.concatenate([[0.0], np.ones(d)])
             target = target._replace(distribution=self.coef_prior, distributed=is_coefficient)
-        target = target._replace(sites=sites)
+        target = target._replace(sites=partial(regression_sites, INTERCEPT, coef_prior, d))
         rate, kinked = _laplace_rate(self.coef_prior, d), None
         if rate is not None:
             kinked = Kinked(self._fit_scaled(x, weights, settled), np.append(0.0, rate**2 / 2))
@@ -250,7 +253,9 @@ def _real_numbers() -> object:
     return constraints.real
 
 
-def _laplace_rate(prior: str | Distribution | None, d: int) -> np.ndarray | None:
+def _laplace_rate(
+    prior: str | Distribution | None, d: int
+) -> Float[np.ndarray, " features"] | None:
     """Return the strengths of absolute penalties that equal a prior, or None if none do."""
     if prior is None or isinstance(prior, str):
         return None

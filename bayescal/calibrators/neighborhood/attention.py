@@ -125,8 +125,11 @@ def attend(
 
 
 def _attend_with_numpy(
-    queries: np.ndarray, keys: Keys, bandwidths: np.ndarray, groups: np.ndarray | None
-) -> np.ndarray:
+    queries: Float[np.ndarray, "queries columns"],
+    keys: Keys,
+    bandwidths: Float[np.ndarray, " bandwidths"],
+    groups: np.ndarray | None,
+) -> Float[np.ndarray, "bandwidths queries values"]:
     """Compute the result of :func:`attend` without JAX."""
     top = np.full((len(bandwidths), len(queries), 1), np.finfo(float).min)
     sums = np.zeros((*top.shape[:2], keys.values.shape[2]))

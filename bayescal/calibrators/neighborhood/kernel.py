@@ -219,7 +219,7 @@ def _losses_on_device(
 
 
 def _keys_of_state(state: State) -> Keys:
-    return _prepare_keys(state["keys"], state["bias"], state["values"])
+    return _prepare_keys(*(state[name] for name in ("keys", "bias", "values")))
 
 
 def _prepare_keys(keys: Array, bias: Array, values: Array, groups: Array | None = None) -> Keys:

@@ -70,7 +70,9 @@ def fit_one(problem: Regression[jax.Array], lasso: bool) -> Minimum[jax.Array]:
         )
         return add_penalties(problem, unit, strength if lasso else None, loss, beta)
 
-    def moved(beta: jax.Array, step: jax.Array) -> jax.Array:
+    def moved(
+        beta: Float[jax.Array, " parameters"], step: Float[jax.Array, " parameters"]
+    ) -> Float[jax.Array, ""]:
         # Two products with one column are faster than one product with two.
         line = beta[0] + problem.x @ beta[1:]
         return movement(line, step[0] + problem.x @ step[1:], problem.weights)
@@ -89,7 +91,9 @@ def fit_one(problem: Regression[jax.Array], lasso: bool) -> Minimum[jax.Array]:
 
 
 def _negative_log_posterior(
-    problem: Regression[jax.Array], unit: jax.Array, beta: jax.Array
+    problem: Regression[jax.Array],
+    unit: Float[jax.Array, " 1+features"],
+    beta: Float[jax.Array, " 1+features"],
 ) -> QuadraticModel[jax.Array]:
     """Compute the potential of the NumPyro model at ``beta``, whose units are given.
 

@@ -168,7 +168,9 @@ def descend(
         losses.append(evaluate(beta))
         return penalized(losses[-1], beta)
 
-    def direction(hessian: Matrix, gradient: Vector, beta: Vector) -> tuple[Vector, np.ndarray]:
+    def direction(
+        hessian: Matrix, gradient: Vector, beta: Vector
+    ) -> tuple[Vector, Float[np.ndarray, ""]]:
         if part is None or strength is not None or len(losses) > 1:
             return step(hessian, gradient, beta)
         return corrected_step(part, hessian, gradient, beta, losses[0], penalized, scale, bound)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bayescal._core.minimization.directions import Direction
-from bayescal._core.shapes import Float
+from bayescal._core.shapes import Bool, Float
 
 #: Arrays by their axes.
 Vector: TypeAlias = 'Float[np.ndarray, " parameters"]'
@@ -28,7 +28,9 @@ def lasso_step_on_host(strength: Vector) -> Direction:
     move solves linear equations, and few are needed.
     """
 
-    def direction(hessian: Matrix, gradient: Vector, x: Vector) -> tuple[Vector, np.ndarray]:
+    def direction(
+        hessian: Matrix, gradient: Vector, x: Vector
+    ) -> tuple[Vector, Float[np.ndarray, ""]]:
         try:
             z = _minimize(hessian, gradient, x, strength)
         except np.linalg.LinAlgError:
@@ -96,8 +98,12 @@ def _minimize(hessian: Matrix, gradient: Vector, x: Vector, strength: Vector) ->
 
 
 def _best_fraction(
-    block: np.ndarray, drift: Active, move: Active, here: Active, strength: Active
-) -> tuple[float, np.ndarray]:
+    block: Float[np.ndarray, "active active"],
+    drift: Active,
+    move: Active,
+    here: Active,
+    strength: Active,
+) -> tuple[float, Bool[np.ndarray, " active"]]:
     """Return the best fraction of a move, 1 or up to where coordinates become zero; and which.
 
     ``drift`` is the slope at ``here``, including the absolute penalty.

@@ -38,6 +38,7 @@ from bayescal.regression.model import Sites, log_odds_sites, potential
 #: Arrays by their axes.
 PerDraw: TypeAlias = 'Float[np.ndarray, " draws"]'
 DeviceTheta: TypeAlias = 'Float[jax.Array, " parameters"]'
+PerPoint: TypeAlias = 'Float[jax.Array, " *points"]'
 Theta: TypeAlias = 'Float[np.ndarray, " parameters"]'
 Matrix: TypeAlias = 'Float[np.ndarray, "parameters parameters"]'
 
@@ -201,7 +202,9 @@ def _has_quantiles(law: Distribution | None) -> bool:
         return False  # Some distributions have none, and some need another library.
 
 
-def _prior_value(target: Target, u: np.ndarray) -> np.ndarray:
+def _prior_value(
+    target: Target, u: Float[np.ndarray, "*draws parameters"]
+) -> Float[np.ndarray, " *draws"]:
     """Compute the negative log prior of u."""
     terms = target.prior.loss(u)[0]
     if target.distribution is not None and target.distributed is not None:
@@ -213,12 +216,16 @@ def _prior_value(target: Target, u: np.ndarray) -> np.ndarray:
     return terms.sum(axis=-1)
 
 
-def _constrain(target: Target, u: np.ndarray) -> np.ndarray:
+def _constrain(
+    target: Target, u: Float[np.ndarray, "*draws parameters"]
+) -> Float[np.ndarray, "*draws parameters"]:
     positive = np.asarray(target.positive) > 0
     return np.where(positive, np.exp(np.where(positive, u, 0.0)), u)
 
 
-def _loss(u: DeviceTheta, sums: LogisticLikelihood[jax.Array], sites: Sites) -> jax.Array:
+def _loss(
+    u: DeviceTheta, sums: LogisticLikelihood[jax.Array], sites: Sites
+) -> Float[jax.Array, ""]:
     """Compute the potential of the NumPyro model at u."""
     return potential(sites, sums.loss, u)
 
@@ -288,6 +295,10 @@ def _sums(
     return LogisticLikelihood(columns, np.pad(design.weights, (0, length - n)), linear)
 
 
-def _softplus_sums(thetas: np.ndarray, columns: np.ndarray, weights: np.ndarray) -> PerDraw:
+def _softplus_sums(
+    thetas: Float[np.ndarray, "draws parameters"],
+    columns: Float[np.ndarray, "parameters points"],
+    weights: Float[np.ndarray, " points"],
+) -> PerDraw:
     lines = (theta @ columns for theta in thetas)
     return np.array([weights @ np.logaddexp(0, line) for line in lines])

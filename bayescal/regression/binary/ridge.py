@@ -59,7 +59,12 @@ def ridge_path(
 
 
 def _solve(
-    columns: Columns, pairs: np.ndarray, train: FitRows, wanted: Fits, strengths: Fits, theta: Fits
+    columns: Columns,
+    pairs: Float[np.ndarray, "pairs rows"],
+    train: FitRows,
+    wanted: Fits,
+    strengths: Fits,
+    theta: Fits,
 ) -> Fits:
     """Minimize sum(train * softplus(line)) - wanted . theta + penalty for many fits at once.
 

@@ -178,8 +178,11 @@ def out_of_fold_losses(
 
 
 def _along(
-    design: Design[np.ndarray], penalties: np.ndarray, left_out: np.ndarray, start: np.ndarray
-) -> np.ndarray:
+    design: Design[np.ndarray],
+    penalties: Float[np.ndarray, "candidates parameters"],
+    left_out: Bool[np.ndarray, " rows"],
+    start: Float[np.ndarray, " parameters"],
+) -> Float[np.ndarray, " candidates"]:
     """Compute losses of the held-out rows, one fit after the other."""
     kept, other = design.rows(~left_out), design.rows(left_out)
     losses, theta, prepared = np.empty(len(penalties)), start, None

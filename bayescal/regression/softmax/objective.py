@@ -304,7 +304,11 @@ class HostEvaluator:
     def _measure(self, probs: Float[np.ndarray, "rows classes"]) -> None:
         """Compute the blocks of the classes and the mean Jacobians, which they exceed by."""
 
-        def measure(number: int) -> tuple[np.ndarray, np.ndarray]:
+        def measure(
+            number: int,
+        ) -> tuple[
+            Float[np.ndarray, "block parameters"], Float[np.ndarray, "classes inputs inputs"]
+        ]:
             block, p = self._rough[number], probs[self._parts[number]]
             return mean_logit_jacobian(block, p, np), class_grams(
                 block, p * block.weights[:, None], np

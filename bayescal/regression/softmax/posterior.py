@@ -112,7 +112,11 @@ def _solve_draws(
     return draws
 
 
-def _log_density(design: Design[np.ndarray], penalty: np.ndarray, theta: np.ndarray) -> np.ndarray:
+def _log_density(
+    design: Design[np.ndarray],
+    penalty: Float[np.ndarray, " parameters"],
+    theta: Float[np.ndarray, "draws parameters"],
+) -> Float[np.ndarray, " draws"]:
     """Compute log posteriors, with errors below 1e-6 of the weights, or of 1e5 if that is less."""
     logits = logit_update(design, theta)
     logits += design.offset
@@ -125,13 +129,17 @@ def _log_density(design: Design[np.ndarray], penalty: np.ndarray, theta: np.ndar
     return (label_logits - np.log(total)) @ design.weights - 0.5 * theta**2 @ penalty
 
 
-def _potential(theta: jax.Array, design: Design[jax.Array], sites: Sites) -> jax.Array:
+def _potential(
+    theta: Float[jax.Array, " parameters"], design: Design[jax.Array], sites: Sites
+) -> Float[jax.Array, ""]:
     """Compute the potential of the NumPyro model at theta."""
     return potential(sites, partial(_loss, design=design), theta)
 
 
 @jax.custom_jvp
-def _loss(theta: jax.Array, design: Design[jax.Array]) -> jax.Array:
+def _loss(
+    theta: Float[jax.Array, " parameters"], design: Design[jax.Array]
+) -> Float[jax.Array, ""]:
     """Compute the cross-entropy."""
     return evaluate(design, jnp.zeros_like(theta), theta).value
 

@@ -69,7 +69,9 @@ def choices(design: Design[ArrayT], penalty: Float[ArrayT, " parameters"]) -> li
     return [KRONECKER, BOTH] if affordable else [KRONECKER]
 
 
-def _ridge(matrix: ArrayT, xp: ModuleType) -> ArrayT:
+def _ridge(
+    matrix: Float[ArrayT, "*blocks size size"], xp: ModuleType
+) -> Float[ArrayT, "*blocks size size"]:
     """Add a small ridge, relative to the diagonal, that makes singular matrices invertible."""
     diagonal = xp.diagonal(matrix, axis1=-2, axis2=-1)
     least = xp.where(diagonal > 0, _TINY * diagonal, 1.0)
@@ -80,7 +82,9 @@ def _xp(array: Array) -> ModuleType:
     return np if isinstance(array, np.ndarray) else jnp
 
 
-def _measure_whole(design: Design[ArrayT], probs: ArrayT) -> ArrayT:
+def _measure_whole(
+    design: Design[ArrayT], probs: Float[ArrayT, "rows classes"]
+) -> Float[ArrayT, "parameters parameters"]:
     xp = _xp(probs)
     if xp is not np:
         return full_hessian(design, probs, xp)
@@ -91,7 +95,11 @@ def _measure_whole(design: Design[ArrayT], probs: ArrayT) -> ArrayT:
     return total
 
 
-def _invert_whole(data: ArrayT, penalty: ArrayT, sizes: Sizes) -> ArrayT:
+def _invert_whole(
+    data: Float[ArrayT, "parameters parameters"],
+    penalty: Float[ArrayT, " parameters"],
+    sizes: Sizes,
+) -> Float[ArrayT, "parameters parameters"]:
     xp = _xp(data)
     matrix = data + penalty * xp.eye(len(penalty), dtype=data.dtype)
     if xp is not np:
@@ -115,7 +123,7 @@ WHOLE = Preconditioner(
 )
 
 
-def _shrinkage(design: Design[ArrayT], penalty: ArrayT) -> float:
+def _shrinkage(design: Design[ArrayT], penalty: Float[ArrayT, " parameters"]) -> float:
     """Compute the typical ratio of the penalty's curvature to that of the data, for the matrix."""
     k = design.sizes[0]
     squares = design.weights @ design.features**2
@@ -133,17 +141,23 @@ def _thin(design: Design[ArrayT], probs: ArrayT) -> tuple[int, Design[ArrayT], A
     return stride, design.rows(slice(None, None, stride)), probs[::stride]
 
 
-def _invert_shared(shared: ArrayT, penalty: ArrayT, xp: ModuleType) -> ArrayT:
+def _invert_shared(
+    shared: Float[ArrayT, "shared shared"], penalty: Float[ArrayT, " shared"], xp: ModuleType
+) -> Float[ArrayT, "shared shared"]:
     if not len(penalty):
         return shared
     return xp.linalg.inv(_ridge(shared + penalty * xp.eye(len(penalty), dtype=shared.dtype), xp))
 
 
-def _variances(design: Design[ArrayT], probs: ArrayT) -> ArrayT:
+def _variances(
+    design: Design[ArrayT], probs: Float[ArrayT, "rows classes"]
+) -> Float[ArrayT, "rows classes"]:
     return probs * (1 - probs) * design.weights[:, None]
 
 
-def _shared_gram(design: Design[ArrayT], probs: ArrayT, xp: ModuleType) -> ArrayT:
+def _shared_gram(
+    design: Design[ArrayT], probs: Float[ArrayT, "rows classes"], xp: ModuleType
+) -> Float[ArrayT, "shared shared"]:
     """Compute the Hessian of the shared parameters."""
     if design.x is None or design.shared is None:
         return xp.zeros((0, 0), probs.dtype)
@@ -153,7 +167,9 @@ def _shared_gram(design: Design[ArrayT], probs: ArrayT, xp: ModuleType) -> Array
     return (design.shared * spread[:, None]).T @ design.shared
 
 
-def _narrow(design: Design[ArrayT], variances: ArrayT) -> tuple[Design[ArrayT], ArrayT]:
+def _narrow(
+    design: Design[ArrayT], variances: Float[ArrayT, "rows classes"]
+) -> tuple[Design[ArrayT], Float[ArrayT, "rows classes"]]:
     """Convert many features to single precision, which is enough here and takes half the time."""
     if _xp(variances) is not np or design.sizes[1] <= FEW:
         return design, variances
@@ -162,7 +178,9 @@ def _narrow(design: Design[ArrayT], variances: ArrayT) -> tuple[Design[ArrayT], 
     return narrow, variances.astype(np.float32)
 
 
-def _measure_blocks(design: Design[ArrayT], probs: ArrayT) -> HessianBlocks[ArrayT]:
+def _measure_blocks(
+    design: Design[ArrayT], probs: Float[ArrayT, "rows classes"]
+) -> HessianBlocks[ArrayT]:
     xp = _xp(probs)
     stride, design, probs = _thin(design, probs)
     blocks = stride * class_grams(*_narrow(design, _variances(design, probs)), xp)
@@ -170,7 +188,7 @@ def _measure_blocks(design: Design[ArrayT], probs: ArrayT) -> HessianBlocks[Arra
 
 
 def _invert_blocks(
-    data: HessianBlocks[ArrayT], penalty: ArrayT, sizes: Sizes
+    data: HessianBlocks[ArrayT], penalty: Float[ArrayT, " parameters"], sizes: Sizes
 ) -> HessianBlocks[ArrayT]:
     blocks, shared = data
     xp = _xp(blocks)
@@ -181,7 +199,9 @@ def _invert_blocks(
     return inverse, _invert_shared(shared, parts.shared, xp)
 
 
-def _apply_blocks(inverse: HessianBlocks[ArrayT], vector: ArrayT, sizes: Sizes) -> ArrayT:
+def _apply_blocks(
+    inverse: HessianBlocks[ArrayT], vector: Float[ArrayT, " parameters"], sizes: Sizes
+) -> Float[ArrayT, " parameters"]:
     blocks, shared = inverse
     xp = _xp(vector)
     parts = split(vector, sizes)
@@ -225,7 +245,7 @@ def _with_diagonal(
     return Preconditioner(measure_all, invert_all, apply_all, 40)
 
 
-def _invert_positive(matrix: ArrayT) -> ArrayT:
+def _invert_positive(matrix: Float[ArrayT, "*axes"]) -> Float[ArrayT, "*axes"]:
     return 1 / _xp(matrix).where(matrix > 0, matrix, 1.0)
 
 

@@ -94,7 +94,9 @@ def _rule(
     return gauss_points(z, weight, starts)
 
 
-def _tails(distinct: PerScore, weight: PerScore) -> tuple[np.ndarray, np.ndarray]:
+def _tails(
+    distinct: PerScore, weight: PerScore
+) -> tuple[Float[np.ndarray, "2 2"], Float[np.ndarray, " 2"]]:
     """Return the scores (2, 2) around the outer quantiles, and the positions (2,) between them.
 
     Each is computed from its end, so that exchanging the classes exchanges the quantiles.

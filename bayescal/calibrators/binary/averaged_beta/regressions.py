@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, Namespace, XArray
+from bayescal._core.shapes import Float
 
 #: Prior standard deviations of the logarithm of the inverse temperature, with equal probability:
 #: scores are either nearly calibrated, or arbitrary.
@@ -47,7 +48,9 @@ _LARGEST_FACTOR = 1e30
 _TOLERANCE, _COARSE_TOLERANCE = 1e-9, 1e-2
 
 
-def _priors() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _priors() -> tuple[
+    Float[np.ndarray, "2 10 17"], Float[np.ndarray, "2 10 17"], Float[np.ndarray, "2 10"]
+]:
     """Compute precisions (2, 10, 17), amplitudes (2, 10, 17) and log probabilities (2, 10).
 
     To give batches a common shape, each length has half of the regressions without a process.

@@ -11,6 +11,7 @@ import numpy as np
 
 from bayescal._core.arrays import AnyArray, matmul
 from bayescal._core.minimization.optimize import Status
+from bayescal._core.shapes import Float, Int
 from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.calibrators.multiclass.decision.partition import (
     Partition,
@@ -262,7 +263,11 @@ def _moved(steps: Sequence[_Step], rows: AnyArray, hard: bool) -> AnyArray:
     return rows
 
 
-def _errors(rows: np.ndarray, y: np.ndarray, proportions: np.ndarray) -> np.ndarray:
+def _errors(
+    rows: Float[np.ndarray, "rows classes"],
+    y: Int[np.ndarray, " rows"],
+    proportions: Float[np.ndarray, " rows"],
+) -> Float[np.ndarray, "rows classes"]:
     """Compute labels minus predictions (n, k), multiplied by normalized weights of rows."""
     errors = -rows
     errors[np.arange(len(errors)), y] += 1
@@ -283,6 +288,8 @@ def _sums(
     return sums
 
 
-def _squares(rows: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _squares(
+    rows: Float[np.ndarray, "rows classes"], y: Int[np.ndarray, " rows"]
+) -> Float[np.ndarray, " rows"]:
     """Compute the Brier score of each row."""
     return np.sum(rows**2, axis=1) - 2 * rows[np.arange(len(y)), y] + 1

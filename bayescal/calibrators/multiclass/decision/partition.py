@@ -245,6 +245,8 @@ def _best_position(
     return float(total.max()), float((low + high) / 2)
 
 
-def _sums(part_of_row: np.ndarray, errors: RowsByClass, parts: int) -> np.ndarray:
+def _sums(
+    part_of_row: Int[np.ndarray, " rows"], errors: RowsByClass, parts: int
+) -> Float[np.ndarray, "parts classes"]:
     """Sum the errors (d, k) of the rows of each part."""
     return (part_of_row[:, None] == np.arange(parts)).T.astype(float) @ errors

@@ -250,7 +250,9 @@ def sample_nuts(
     return drawn._replace(coefficients=h.reshape(v.shape))
 
 
-def _multiply(factors: CellFactors, cell: np.ndarray, values: np.ndarray) -> np.ndarray:
+def _multiply(
+    factors: CellFactors, cell: Int[np.ndarray, " draws"], values: Float[np.ndarray, "draws nodes"]
+) -> Float[np.ndarray, "draws nodes"]:
     """Multiply values (s, 25) by the factors of their cells (s,)."""
     products = np.empty_like(values)
     for index, factor in enumerate(factors):
@@ -280,6 +282,8 @@ def _loss(v: Float[jax.Array, " nodes"], *data: jax.Array) -> Float[jax.Array, "
 
 
 @jax.jit
-def _losses_of_all(v: jax.Array, *data: jax.Array) -> jax.Array:
+def _losses_of_all(
+    v: Float[jax.Array, "draws nodes"], *data: jax.Array
+) -> Float[jax.Array, "draws cells"]:
     """Compute the negative log likelihoods (s, c) of draws (s, 25) in each cell."""
     return jax.lax.map(lambda draw: _losses(draw, *data), v)

@@ -195,7 +195,11 @@ class OrderPreserving(Calibrator):
         return take_in_rows(softmax_below(*below), xp.argsort(order, axis=1, stable=True))
 
 
-def _nets(sizes: tuple[tuple[int, int], ...], weights: np.ndarray, folds: np.ndarray) -> Nets:
+def _nets(
+    sizes: tuple[tuple[int, int], ...],
+    weights: Float[np.ndarray, " rows"],
+    folds: Int[np.ndarray, " rows"],
+) -> Nets:
     """Make networks of each size, trained without each fold, and finally on all rows."""
     count = folds.max() + 1 if folds.max() > 0 else 0
     out = folds[:, None] == np.append(np.arange(count), -1)

@@ -51,9 +51,8 @@ def density_type(weight: float) -> type[np.float32] | type[np.float64]:
 class Draws(NamedTuple):
     """Draws of coefficients, and diagnostics of their quality.
 
-    For NUTS, ``ess`` and ``r_hat`` are those of the chains. Other draws are a single chain
-    with ``r_hat`` one; the ``ess`` of independent draws is their number. ``status`` is that of the
-    search for the mode, on which all draws depend.
+    Draws that are not by NUTS are a single chain with ``r_hat`` one; the ``ess`` of independent
+    draws is their number. ``status`` is that of the search for the mode, on which all draws depend.
     """
 
     coefficients: Float[np.ndarray, "chains draws parameters"]
@@ -100,20 +99,17 @@ def tempered_draws(
     there are more than 30 parameters and no ``refine``, or if the rows have more ``weight`` than
     1e9, or than 1e5 if there are more than 16,384 ``numbers``, because double precision takes too
     long. Otherwise particles start from a wide Cauchy distribution, because Cauchy priors of
-    separable labels leave heavy tails, and reach the posterior in stages. In a stage they are
-    resampled by importance weights, a power of the density ratio that leaves half of them
-    effective, and, unless that suffices, moved by Metropolis-Hastings steps along differences of
-    other particles. The effective size is that of means, from sums over particles with a common
-    origin. It takes O(num_samples) densities, and as many for each of four moves in each of up to
-    30 stages.
+    separable labels leave heavy tails. In a stage they are resampled by importance weights, a power
+    of the density ratio that leaves half of them effective, and moved by Metropolis-Hastings steps
+    along differences of other particles.
 
     ``log_density`` is known up to a constant, takes ``numbers`` numbers in memory for each draw,
     and is computed in the :func:`density_type` of the ``weight``; ``factor`` is F of the covariance
     F F'. ``refine`` makes the draws where these particles have not converged, and for more than
-    three parameters where the standard deviation is above 0.25 sqrt(p). It takes up to 100
-    parameters, and 16,384 for parameters times ``numbers``. Where the standard deviation is above
-    0.25 sqrt(p), no draw counts as effective if there are more than 30 parameters and ``refine``
-    cannot be used, or if double precision takes too long.
+    three parameters where the standard deviation is above 0.25 sqrt(p); it takes up to 100
+    parameters, and 16,384 for parameters times ``numbers``. Beyond 0.25 sqrt(p), no draw counts as
+    effective if there are more than 30 parameters and ``refine`` cannot be used, or if double
+    precision takes too long.
 
     Stages follow Del Moral, Doucet and Jasra (2006), Sequential Monte Carlo samplers; moves follow
     ter Braak (2006); effective sizes follow Lee and Whiteley (2018), Variance estimation in
@@ -194,7 +190,7 @@ def resample(
     """Choose the power of a density ratio, at most ``rest``, and resample particles by it.
 
     The power leaves half of the particles effective, unless it must be the last. Returns it and the
-    indices of the particles, which are resampled systematically.
+    indices of the particles.
     """
     n = len(log_ratio)
     step = rest

@@ -64,8 +64,7 @@ def sample_sites(
 ) -> Values:
     """Sample a site of each law, with minus the loss of their values as log likelihood.
 
-    This is the NumPyro model of regressions. ``numpyro_model`` returns it with its data, and
-    compiled programs take its :func:`potential`.
+    ``numpyro_model`` returns this model, and compiled programs take its :func:`potential`.
     """
     import numpyro
 
@@ -81,8 +80,7 @@ def potential(
 ) -> Float[jax.Array, ""]:
     """Compute the potential of :func:`sample_sites`, for a loss of theta.
 
-    ``u`` are the parameters, or the logarithms of those that must be positive. The priors of
-    the latter are then densities of the logarithm.
+    ``u`` are the parameters, or the logarithms of those that must be positive.
     """
     from numpyro.infer.util import potential_energy
 
@@ -115,8 +113,7 @@ def regression_sites(
 def log_odds_sites(prior: CoefficientPrior, positive: Shaped[Array, " parameters"]) -> Sites:
     """Make the sites of parameters, of which some are ``positive``.
 
-    The prior of a positive parameter is that of its logarithm. Other parameters are in units of
-    their scale, because samplers that start near one do not find scales of 1e-5.
+    Others are in units of their scale, because samplers that start near one find no scales of 1e-5.
     """
     import numpyro.distributions as dist
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -13,7 +14,6 @@ from bayescal._core.shapes import Float, Shaped
 from bayescal.regression.binary.objective import BinaryDesign, CoefficientPrior, Distribution
 from bayescal.regression.method import CAUCHY, INTERCEPT, Method, Settled, scaling_for
 from bayescal.regression.model import (
-    Laws,
     Sites,
     Values,
     log_odds_sites,
@@ -62,8 +62,7 @@ def regression_model(
 ) -> Model:
     """Make the model of a logistic regression, for coefficients of the unscaled features.
 
-    Its sites are ``coef`` and ``intercept``. If the prior is on the log odds at the center of
-    the features, the latter is ``intercept_at_center``.
+    Its sites are ``coef`` and ``intercept``, or ``intercept_at_center`` for a prior at the center.
     """
     d, prior = x.shape[1], method.coef_prior
     sampled = method.inference != "map"
@@ -112,23 +111,16 @@ def log_odds_model(
 ) -> Model:
     """Make the model of log odds that are linear in parameters ``theta_0``, ``theta_1``, ...
 
-    Without a prior it is the penalized likelihood. A prior is on the logarithm of parameters that
-    must be ``positive``; the other parameters are in units of its scale.
+    Without a prior it is the penalized likelihood; see :func:`log_odds_sites`.
     """
+    make_sites = partial(penalized_sites, penalty, positive)
+    if prior is not None:
+        make_sites = partial(log_odds_sites, prior, positive)
 
-    def make_sites() -> Sites:
-        if prior is not None:
-            return log_odds_sites(prior, positive)
-        return penalized_sites(penalty, positive)
+    def loss(theta: Float[jax.Array, " parameters"]) -> Float[jax.Array, ""]:
+        return cross_entropy(theta @ jnp.asarray(design.columns), design.targets, design.weights)
 
-    def theta_of(values: Values) -> Float[jax.Array, " parameters"]:
-        return make_sites().theta(values)
-
-    def loss(values: Values) -> Float[jax.Array, ""]:
-        line = theta_of(values) @ jnp.asarray(design.columns)
-        return cross_entropy(line, design.targets, design.weights)
-
-    return as_model(lambda: make_sites().laws, loss, lambda values: describe(theta_of(values)))
+    return _linear_model(make_sites, loss, describe)
 
 
 def softmax_model(
@@ -136,23 +128,29 @@ def softmax_model(
     penalty: Float[np.ndarray, " parameters"],
     describe: Callable[[Float[jax.Array, " parameters"]], Mapping[str, AnyArray]],
 ) -> Model:
-    """Make the model of logits that are linear in parameters.
+    """Make the model of logits that are linear in parameters; see :func:`softmax_sites`."""
 
-    Its sites are ``theta``, with the normal prior that equals the penalty, and ``theta_free``
-    for parameters without penalty.
-    """
+    def loss(theta: Float[jax.Array, " parameters"]) -> Float[jax.Array, ""]:
+        return evaluate(design.map_arrays(jnp.asarray), jnp.zeros_like(theta), theta).value
+
+    return _linear_model(partial(softmax_sites, penalty), loss, describe)
+
+
+def _linear_model(
+    make_sites: Callable[[], Sites],
+    loss: Callable[[Float[jax.Array, " parameters"]], Float[jax.Array, ""]],
+    describe: Callable[[Float[jax.Array, " parameters"]], Mapping[str, AnyArray]],
+) -> Model:
+    """Make the model of functions of parameters, which are made of the values of sites."""
 
     def theta_of(values: Values) -> Float[jax.Array, " parameters"]:
-        return softmax_sites(penalty).theta(values)
+        return make_sites().theta(values)
 
-    def loss(values: Values) -> Float[jax.Array, ""]:
-        theta, given = theta_of(values), design.map_arrays(jnp.asarray)
-        return evaluate(given, jnp.zeros_like(theta), theta).value
-
-    def make_laws() -> Laws:
-        return softmax_sites(penalty).laws
-
-    return as_model(make_laws, loss, lambda values: describe(theta_of(values)))
+    return as_model(
+        lambda: make_sites().laws,
+        lambda values: loss(theta_of(values)),
+        lambda values: describe(theta_of(values)),
+    )
 
 
 def cross_entropy(

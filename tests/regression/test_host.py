@@ -16,10 +16,10 @@ from scipy.special import expit
 
 from bayescal._core.minimization.optimize import Minimum, Status
 from bayescal.data.rows import Rows
-from bayescal.regression.binary.blocks import fit_binary
 from bayescal.regression.binary.fit import Fit, fit_many, fit_single
 from bayescal.regression.binary.host import MANY, fit_on_host
 from bayescal.regression.binary.objective import BinaryDesign, CoefficientPrior, Regression
+from bayescal.regression.rows import fit_binary
 
 pytestmark = pytest.mark.usefixtures("x64")
 

@@ -24,8 +24,8 @@ from bayescal._core.minimization.optimize import Status
 from bayescal._core.random import nuts
 from bayescal.regression.binary import posterior
 from bayescal.regression.binary.fit import fit_many, fit_single
+from bayescal.regression.binary.heavy_tails import LogisticLikelihood
 from bayescal.regression.binary.objective import CoefficientPrior, Regression
-from bayescal.regression.binary.posterior import Sums
 from bayescal.regression.model import as_distribution, potential, regression_sites, softmax_sites
 from bayescal.regression.softmax import posterior as softmax_posterior
 
@@ -186,7 +186,7 @@ def test_programs_are_lowered_for_accelerators() -> None:
     problem = Regression(x, y, w, zero, zero, None, law, law)
     program = jax.export.export(fit_many, platforms=platforms)(problem)
     assert program.platforms == platforms
-    sums = Sums(jnp.ones((3, 20)), jnp.ones(20), jnp.ones(3))
+    sums = LogisticLikelihood(jnp.ones((3, 20)), jnp.ones(20), jnp.ones(3))
     given = sums, regression_sites(law, law, 2), jnp.zeros(3), jnp.eye(3)
     chains = partial(
         nuts.run_chains, posterior._whitened(posterior._loss), chains=2, warmup=2, draws=2

@@ -12,8 +12,12 @@ import bayescal as bc
 from bayescal._core.minimization.optimize import Status
 from bayescal.regression.softmax import fit as softmax_fit
 from bayescal.regression.softmax import precondition
-from bayescal.regression.softmax.choose import _side_by_side, out_of_fold_losses
-from bayescal.regression.softmax.fit import fit_many, fit_on_host
+from bayescal.regression.softmax.fit import (
+    _side_by_side,
+    fit_many,
+    fit_on_host,
+    out_of_fold_losses,
+)
 from bayescal.regression.softmax.objective import (
     Design,
     HostEvaluator,

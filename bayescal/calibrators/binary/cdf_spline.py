@@ -8,8 +8,7 @@ import numpy as np
 
 from bayescal._core.arrays import XArray, namespace, search
 from bayescal.calibrators.base.calibrator import State
-from bayescal.calibrators.binary.monotone.base import OrderCalibrator
-from bayescal.calibrators.binary.monotone.pooling import interpolate
+from bayescal.calibrators.binary.monotone.pooling import OrderCalibrator, interpolate
 from bayescal.data.checks import check_count
 from bayescal.data.order.ranking import Groups, distinct_scores
 from bayescal.data.rows import Source
@@ -35,26 +34,25 @@ class CDFSpline(OrderCalibrator):
     Parameters
     ----------
     knots : int
-        Number of knots, at least 2, equally spaced over [0, 1]. With d distinct scores at most
-        d + 1 are used; two give the proportion of class 1 for all scores. More are used if nearly
-        all rows of a class are between two knots, for example if most scores are close to zero; see
-        below.
+        Number of knots, at least 2, equally spaced over [0, 1]. With d distinct scores at most d +
+        1 are used; two give the proportion of class 1 for all scores. More are used if nearly all
+        rows of a class are between two knots; see below.
 
     Notes
     -----
     Details that the paper does not specify: h is linear between distinct scores, so that neither
     the order of tied rows nor the representation of weights by repeated rows matters. The spline
-    minimizes :math:`\int_0^1 (\hat h - h)^2 dt`, the limit of least squares over many rows, among
-    the splines with the known values of h at 0 and 1. The mean probability is therefore the
-    proportion of class 1, except for clipping. The rank of a score is the middle of the ranks of
-    its rows, interpolated linearly, and constant beyond the first and last score.
+    minimizes :math:`\int_0^1 (\hat h - h)^2 dt` among the splines with the known values of h at 0
+    and 1, so that the mean probability is the proportion of class 1, except for clipping. The rank
+    of a score is the middle of the ranks of its rows, interpolated linearly, and constant beyond
+    the outer scores.
 
     If one of many classes is calibrated against the rest, nearly all of its rows may be above the
-    second-last knot, where the rate rises from 0 to 1, which one cubic cannot follow. So if more
-    than 0.8 of a class is between two knots, the intervals are halved until at most 0.4 is, or
-    until there are five distinct scores per interval. The paper clips at zero and one, but a single
-    row with a probability of zero makes the log loss infinite. n is the sum of the weights, or, if
-    some are below one, their effective number (the squared sum over the sum of squares) if larger.
+    second-last knot, where one cubic cannot follow the rate. So if more than 0.8 of a class is
+    between two knots, the intervals are halved until at most 0.4 is, or until there are five
+    distinct scores per interval. The paper clips at zero and one, but a single row with a
+    probability of zero makes the log loss infinite. n is the sum of the weights, or, if some are
+    below one, their effective number if larger.
 
     The state is ``floor``; ``scores`` (d,) and ``ranks`` (d,) of the distinct scores; ``knots``
     (k,); and ``coefficients`` (3, k - 1) of the square, linear and constant term of the slope in
@@ -135,25 +133,16 @@ def _least_squares(knots: np.ndarray, t: np.ndarray, rates: np.ndarray) -> np.nd
     coefficients and multipliers of these equations are coupled only to those of neighboring knots,
     so the system is banded.
     """
-    from scipy.linalg import solve_banded
+    from scipy.linalg import hilbert, solve_banded
 
     size, width = len(knots), knots[1]
-    # Integrals of products of (v, u, v**3 - v, u**3 - u), in pieces of width 1.
-    product = np.array(
-        [
-            [1 / 3, 1 / 6, -2 / 15, -7 / 60],
-            [1 / 6, 1 / 3, -7 / 60, -2 / 15],
-            [-2 / 15, -7 / 60, 8 / 105, 31 / 420],
-            [-7 / 60, -2 / 15, 31 / 420, 8 / 105],
-        ]
-    )
-    integrals = _moments(knots, t, rates) / width
+    # The functions v, u, v**3 - v and u**3 - u in powers of u, and integrals of their products.
+    functions = np.array([[1, -1, 0, 0], [0, 1, 0, 0], [0, -2, 3, -1], [0, -1, 0, 1]])
+    product = functions @ hilbert(4) @ functions.T
+    integrals = functions @ _moments(knots, t, rates) / width
     right = np.zeros((size, 3))
-    right[:-1, 0] += integrals[0] - integrals[1]
-    right[1:, 0] += integrals[1]
-    # (1 - u)**3 - (1 - u) = -2 u + 3 u**2 - u**3
-    right[:-1, 1] += 3 * integrals[2] - 2 * integrals[1] - integrals[3]
-    right[1:, 1] += integrals[3] - integrals[1]
+    right[:-1, :2] += integrals[::2].T
+    right[1:, :2] += integrals[1::2].T
     # Row 5 + i - j of the bands holds entry (i, j). There are three unknowns per knot.
     bands = np.zeros((11, 3 * size))
 

@@ -20,7 +20,7 @@ from bayescal._core.binning import (
 )
 from bayescal._core.lazy import jax, jnp
 from bayescal.calibrators.base.calibrator import State
-from bayescal.calibrators.binary.monotone.base import OrderCalibrator
+from bayescal.calibrators.binary.monotone.pooling import OrderCalibrator
 from bayescal.data.checks import check_choice, check_count, check_level, check_real
 from bayescal.data.given import EVERYWHERE
 from bayescal.data.order.ranking import Ranking, single_middles
@@ -56,13 +56,12 @@ class BinnedCalibrator(OrderCalibrator):
 
         They are central intervals of the beta posterior of the bin, widened to contain the
         predicted value and the proportion among the rows. The prior is that of the option
-        ``prior_weight``, or Jeffreys' prior Beta(1/2, 1/2) if there is no such option or it is
-        zero. Intervals of ``ScalingBinning`` do not assume that its logistic map is right.
+        ``prior_weight``, or Jeffreys' prior Beta(1/2, 1/2). Intervals of ``ScalingBinning`` do not
+        assume that its logistic map is right.
 
-        In simulations without a prior weight, of 10 to 5,000 rows in ten bins, intervals of level
-        0.9 covered 84 to 99 % of the mean probabilities of bins, and at least 80 % for
-        ``ScalingBinning``. Within a bin the probability varies, which they do not show: with 5,000
-        calibrated scores they contained the probability at only half of the scores.
+        In simulations of 10 to 5,000 rows in ten bins, intervals of level 0.9 covered 84 to 99 % of
+        the mean probabilities of bins, and at least 80 % for ``ScalingBinning``. They do not show
+        that the probability varies within a bin.
 
         Parameters
         ----------
@@ -79,10 +78,21 @@ class BinnedCalibrator(OrderCalibrator):
         ValueError
             If the calibrator was loaded from a file of a version without intervals.
         """
-        level, values = check_level(level), self._values(scores)
-        index = np.asarray(self._find_bins(self.state_, values))
+        from scipy.special import betaincinv
+
+        level, state = check_level(level), self.state_
+        index = np.asarray(self._find_bins(state, self._values(scores)))
+        if "unit" not in state:
+            raise ValueError("the file of this calibrator has no intervals; fit it again")
+        values, weight = state["values"], state["bin_weights"]
+        proportions = state.get("proportions", values)
         prior_weight = float(getattr(self, "prior_weight", 0.0))
-        lower, upper = _interval_of_bins(self.state_, prior_weight, level)
+        rows = (weight + prior_weight) / max(float(state["unit"]), weight.sum() / _MOST_ROWS)
+        jeffreys = 0.0 if prior_weight else 0.5
+        positive, negative = proportions * rows + jeffreys, (1 - proportions) * rows + jeffreys
+        lower, upper = (betaincinv(positive, negative, (1 + z * level) / 2) for z in (-1, 1))
+        lower = np.minimum(np.minimum(lower, values), proportions)
+        upper = np.maximum(np.maximum(upper, values), proportions)
         return lower[index], upper[index]
 
 
@@ -94,11 +104,10 @@ class Histogram(BinnedCalibrator):
               \qquad b \text{ the bin of } s
 
     Bins are (lower, upper] as in :func:`bayescal.metrics.reliability_curve`; the first bin contains
-    0. A bin of equal width without rows predicts its center, which changes a probability by at most
-    half a bin. Bins of equal mass are those of :func:`equal_mass_cuts`. Tied scores share a bin, so
-    ties make bins unequal and may reduce their number. Borders are half-way between the scores on
-    either side, rounded to single precision. Bins contain their upper border, and the first bins
-    may hold one row more, so exchanging the classes may move single rows to the next bin.
+    0. A bin of equal width without rows predicts its center. Tied scores share a bin, so ties make
+    bins of equal mass unequal and may reduce their number. Their borders are half-way between the
+    scores on either side, rounded to single precision, and the first bins may hold one row more, so
+    exchanging the classes may move single rows to the next bin.
 
     Parameters
     ----------
@@ -184,25 +193,6 @@ class Histogram(BinnedCalibrator):
         if on_host(scores):
             return width_cell_of_any(scores, len(edges) + 1, np)
         return width_place(edges, scores)
-
-
-def _interval_of_bins(
-    state: State, prior_weight: float, level: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Compute credible intervals of the proportions of class 1 in bins (k,)."""
-    from scipy.special import betaincinv
-
-    if "unit" not in state:
-        raise ValueError("the file of this calibrator has no intervals; fit it again")
-    values, weight = state["values"], state["bin_weights"]
-    proportions = state.get("proportions", values)
-    rows = (weight + prior_weight) / max(float(state["unit"]), weight.sum() / _MOST_ROWS)
-    jeffreys = 0.0 if prior_weight else 0.5
-    positive, negative = proportions * rows + jeffreys, (1 - proportions) * rows + jeffreys
-    lower, upper = (betaincinv(positive, negative, (1 + z * level) / 2) for z in (-1, 1))
-    for contained in (values, proportions):
-        lower, upper = np.minimum(lower, contained), np.maximum(upper, contained)
-    return lower, upper
 
 
 def equal_mass_bins(

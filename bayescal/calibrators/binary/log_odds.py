@@ -40,13 +40,12 @@ _MAX_DIRECT_ROWS, _BINS, _MAX_WIDTH, _MAX_SLOPE = 1 << 18, 1 << 16, 2e-4, 4.0
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LogOddsCalibrator(ParametricCalibrator):
-    r"""A calibrator logit p = theta . columns(scores).
+    """A calibrator logit p = theta . columns(scores).
 
-    A subclass defines ``_columns`` and ``_describe``, and which coefficients must be positive. It
-    inherits maximum likelihood (Newton's method, O(n p^2) for each of about ten iterations),
-    Laplace's approximation, NUTS and credible intervals. The weak prior of posteriors is
-    Cauchy(0, 2.5) for coefficients of columns of standard deviation 0.5, Cauchy(0, 10) for the
-    intercept, and N(0, 1.5^2) for the logarithm of a positive coefficient.
+    A subclass defines ``_columns`` and ``_describe``, and which coefficients must be positive. The
+    weak prior of posteriors is Cauchy(0, 2.5) for coefficients of columns of standard deviation
+    0.5, Cauchy(0, 10) for the intercept, and N(0, 1.5^2) for the logarithm of a positive
+    coefficient.
     """
 
     binary: ClassVar[bool] = True
@@ -136,14 +135,12 @@ class LogOddsCalibrator(ParametricCalibrator):
         sample = make(rows.sample)
         p = len(sample.columns) - (1 - self._first)
         fit = binary_fit(rows, make, sample, self._penalties(state, p)[self._first :])
-        return self._state_of(state, self._minimize(p, fit), rows.weight)
-
-    def _state_of(self, state: State, minimum: Minimum, total: float) -> State:
+        minimum = self._minimize(p, fit)
         return {
             **state,
             **self._describe(state, minimum.x),
             "theta": minimum.x,
-            "objective": np.asarray(minimum.value / total),
+            "objective": np.asarray(minimum.value / rows.weight),
             "n_iter": np.asarray(int(minimum.iterations)),
             "status": np.asarray(int(minimum.status)),
         }
@@ -164,11 +161,11 @@ class LogOddsCalibrator(ParametricCalibrator):
         return over_draws(self, state, scores, ends, self._log_odds)
 
     def _minimize(self, p: int, fit_free: Callable[[np.ndarray], Minimum]) -> Minimum:
-        """Fit p coefficients under the constraint that some must not be negative.
+        """Fit p coefficients, some of which must not be negative.
 
-        If the unconstrained optimum violates the constraint, the optimum is on the boundary. The
-        problem is convex, so it is the best feasible fit with some of these coefficients fixed at
-        zero. ``fit_free`` takes ones (1 + d,) for free parameters: the intercept and the columns.
+        If the unconstrained optimum violates this, the optimum of the convex problem is the best
+        feasible fit with some of these fixed at zero. ``fit_free`` takes ones (1 + d,) for free
+        parameters.
         """
         skipped = 1 - self._first
 
@@ -208,17 +205,16 @@ class LogOddsCalibrator(ParametricCalibrator):
     def _model(self, state: State, rows: Rows) -> Model:
         scores, basis, design = self._standardized_design(state, rows)
         penalty = self._penalties(state, len(basis.positive))
+        prior, destandardize = basis.prior, basis.destandardize
         if self.inference == "map":
             design = design._replace(columns=self._columns(state, scores))
-            return log_odds_model(
-                design, None, penalty, basis.positive, lambda u: self._describe(state, u)
-            )
+            prior, destandardize = None, lambda u: u
         return log_odds_model(
             design,
-            basis.prior,
+            prior,
             penalty,
             basis.positive,
-            lambda u: self._describe(state, basis.destandardize(u)),
+            lambda u: self._describe(state, destandardize(u)),
         )
 
 
@@ -229,25 +225,21 @@ def _bound(rows: Rows) -> Rows:
 def _make_design(
     make_columns: Callable[[AnyArray], AnyArray], first: int, rows: Rows
 ) -> BinaryDesign[Any]:
-    """Compute the columns, the first of ones, and the targets of rows."""
-    design = _in_parts(make_columns, rows.scores)
-    if not first:
-        xp = namespace(design)
-        design = xp.concat([xp.ones_like(design[:1, ...]), design])
-    return BinaryDesign(design, rows.y.astype(float), rows.weights)
+    """Compute the columns, the first of ones, and the targets of rows.
 
-
-def _in_parts(make_columns: Callable[[AnyArray], AnyArray], scores: AnyArray) -> AnyArray:
-    """Compute columns (p, m) of scores; NumPy's in parts that fit in the processor's cache."""
+    Those of NumPy are computed in parts that fit in the processor's cache.
+    """
+    scores = rows.scores
     if not on_host(scores) or len(scores) <= _SCORES_AT_ONCE:
-        return make_columns(scores)
-    parts = slices(len(scores), _SCORES_AT_ONCE)
-    first = make_columns(scores[parts[0]])
-    columns = np.empty((len(first), len(scores)))
-    columns[:, parts[0]] = first
-    for part in parts[1:]:
-        columns[:, part] = make_columns(scores[part])
-    return columns
+        columns = make_columns(scores)
+    else:
+        columns = np.empty((len(make_columns(scores[:1])), len(scores)))
+        for part in slices(len(scores), _SCORES_AT_ONCE):
+            columns[:, part] = make_columns(scores[part])
+    if not first:
+        xp = namespace(columns)
+        columns = xp.concat([xp.ones_like(columns[:1, ...]), columns])
+    return BinaryDesign(columns, rows.y.astype(float), rows.weights)
 
 
 class _Standardized:

@@ -26,9 +26,8 @@ class Dimensions(NamedTuple):
 class Basis(NamedTuple):
     """Functions that are estimated from rows before a fit: main directions and kernel features.
 
-    Directions are (k, r). Kernel features depend on the distances of log probabilities, divided by
-    a length, from centers (m, k); a matrix (m, m) turns the kernel between rows and centers into
-    features with which a standard normal prior is the kernel's Gaussian process.
+    Directions are (k, r). Kernels depend on distances of log probabilities, divided by a length,
+    from centers (m, k); a matrix (m, m) whitens them, so that a normal prior is a Gaussian process.
     """
 
     directions: AnyArray
@@ -57,8 +56,8 @@ def no_directions(k: int) -> Float[np.ndarray, "classes 0"]:
 def main_directions(x: Array, rank: int) -> XArray:
     """Compute up to ``rank`` main directions (k, r) of centered log probabilities (n, k).
 
-    Two rounds of subspace iteration take O(n k r) each. They start from combinations of the rows,
-    so that a permutation of the classes permutes the directions.
+    Subspace iteration starts from combinations of the rows, so that a permutation of the classes
+    permutes the directions.
     """
     xp = namespace(x)
     x = x - x.mean(axis=1, keepdims=True)
@@ -82,9 +81,9 @@ def kernel_basis(
 ) -> Basis:
     """Choose at most ``count`` centers among log probabilities (n, k) with weights (n,).
 
-    The length is relative to the standard deviation of the rows: the root of the sum of the
-    variances of classes. Centers are the pivots of a Cholesky factorization of the kernel's matrix:
-    each is the row that the earlier centers predict worst, until they predict all rows.
+    The length is relative to the root of the sum of the variances of classes. Centers are pivots of
+    a Cholesky factorization: each is the row that earlier ones predict worst, until all are
+    predicted.
     """
     n, k = x.shape
     share = weights / weights.sum()

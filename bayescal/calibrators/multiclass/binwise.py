@@ -93,8 +93,7 @@ def bin_edges(
 ) -> Float[np.ndarray, " borders"]:
     """Compute the borders (b - 1,) of bins (lower, upper] of the level.
 
-    Bins of equal width divide [0, 1]. Bins of equal mass have about equal weight; equal levels
-    share a bin, so there may be fewer bins. Borders are half-way between the levels on either side.
+    There may be fewer bins of equal mass, because equal levels share a bin.
     """
     if binning == "equal_width":
         return np.arange(1, bins) / bins
@@ -112,10 +111,7 @@ def bin_edges(
 def equal_mass_error(
     confidence: PerRow, correct: Shaped[np.ndarray, " rows"], weights: PerRow
 ) -> float:
-    """Compute the calibration error in 15 bins of equal mass, like ``metrics.ece``.
-
-    ``correct`` (n,) are those of :func:`hits`.
-    """
+    """Compute the calibration error in 15 bins of equal mass; ``correct`` are :func:`hits`."""
     return float(binned_error(confidence_sums(confidence, correct, weights), 1.0, np))
 
 
@@ -130,11 +126,10 @@ def confidence_sums(
 def best_inverse_temperature(
     logits: Float[np.ndarray, "rows classes"], y: Int[np.ndarray, " rows"], weights: PerRow
 ) -> tuple[float, float]:
-    """Find the inverse temperature with the smallest error, closest to 1 if several are equal.
+    """Find the inverse temperature with the smallest error, closest to 1 of equals; and its error.
 
     The error jumps if rows change their bins, so a grid of 161 temperatures from 1/20 to 20 is
-    searched, and then 21 temperatures between the neighbors of the best. O(n (k + log n)) each.
-    Returns the inverse temperature and its error.
+    searched, and then 21 temperatures between the neighbors of the best.
     """
     below = differences(logits)
     correct = hits(below == 0, y)
@@ -162,8 +157,7 @@ def softmax_below(calibrated: XArray, below: XArray) -> XArray:
     """Compute probabilities (m, k) from calibrated logits minus the largest of their row.
 
     ``below`` are the original logits minus the largest of their row. Positive probabilities stay
-    positive: they never fall below exp(-700), or below their original value if that is smaller. If
-    a row of ``calibrated`` has the ranking of ``below``, so have the probabilities.
+    positive, and keep the ranking of ``below`` if the calibrated logits do.
     """
     xp = namespace(below)
     probs = xp.exp(xp.maximum(calibrated, xp.minimum(below, _LEAST_LOG_PROB)))

@@ -63,16 +63,15 @@ class BinwiseTemperature(Calibrator):
     -----
     If m classes have the largest logit of a row, its accuracy is 1/m where the label is one of
     them. Some bins do not determine a temperature; ``limited_`` marks them. If all labels of a bin
-    have the largest logit, both objectives ask for temperature zero. The mean confidence cannot
-    exceed the confidence c at temperature zero, which is less than 1 if largest logits are tied. In
-    both cases the mean confidence becomes :math:`(w c + 1 / (2 k)) / (w + 1/2)` for rows of weight
-    w, as if half a row more were correct with probability 1/k. If the accuracy is at most 1/k, or
-    logits predict labels no better than chance, logits differ by at most 1e-9 at the temperature,
-    so that the most probable class stays unique. A bin of uniform rows has temperature 1, and an
-    empty bin has the temperature of all rows. Positive probabilities do not fall below 1e-304.
+    have the largest logit, or the accuracy exceeds the confidence c at temperature zero, the mean
+    confidence becomes :math:`(w c + 1 / (2 k)) / (w + 1/2)` for rows of weight w, as if half a row
+    more were correct with probability 1/k. If the accuracy is at most 1/k, or logits predict labels
+    no better than chance, logits differ by at most 1e-9 at the temperature, so that the most
+    probable class stays unique. A bin of uniform rows has temperature 1, and an empty bin has the
+    temperature of all rows. Positive probabilities do not fall below 1e-304.
 
-    O(n k) for each of about ten to thirty evaluations, and sorting. ``objective_`` is the mean log
-    loss, or the remaining calibration error of the bins.
+    O(n k) for each of about ten to thirty evaluations. ``objective_`` is the mean log loss, or the
+    remaining calibration error of the bins.
 
     References
     ----------

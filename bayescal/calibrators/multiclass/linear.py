@@ -12,10 +12,8 @@ from bayescal._core.arrays import AnyArray, XArray, device, matmul, namespace, o
 from bayescal._core.minimization.optimize import Minimum, Status
 from bayescal._core.numerics import scaled_softmax, softmax, unit_of
 from bayescal.calibrators.base.calibrator import State
-from bayescal.calibrators.base.matching import Stages
 from bayescal.calibrators.base.online import OnlineCalibrator
 from bayescal.calibrators.base.parametric import ParametricCalibrator
-from bayescal.calibrators.multiclass.members import smooth
 from bayescal.calibrators.multiclass.scale import fit_inverse
 from bayescal.data.given import EVERYWHERE
 from bayescal.data.rows import Rows, Source, Sums
@@ -34,10 +32,9 @@ _EXPECTED_NUMBERS = 1 << 20
 class LinearCalibrator(OnlineCalibrator, ParametricCalibrator):
     """A calibrator softmax(x + W x + b), or softmax(x + v x + b), elementwise in x.
 
-    A subclass defines how parameters are penalized and centered. It inherits the fit (Newton's
-    method with conjugate gradients), the treatment of classes without labels, and posteriors.
-    Penalties are the prior of the posterior. Without a penalty the prior is N(0, 1) for deviations
-    of factors from the identity, and N(0, 10^2) for intercepts.
+    A subclass defines how parameters are penalized and centered. Penalties are the prior of the
+    posterior; without one it is N(0, 1) for deviations of factors from the identity, and N(0, 10^2)
+    for intercepts.
     """
 
     coef_: np.ndarray = field(init=False)
@@ -74,10 +71,7 @@ class LinearCalibrator(OnlineCalibrator, ParametricCalibrator):
         return coef, intercept
 
     def _logits(self, named: State, scores: XArray) -> XArray:
-        """Compute calibrated logits (..., m, k) at scores (m, k) of the classes with labels.
-
-        Leading axes are those of the named parameters.
-        """
+        """Compute calibrated logits (..., m, k) of the classes with labels."""
         coef, intercept = named["coef"], named["intercept"][..., None, :]
         if self._by_matrix:
             return matmul(scores, namespace(coef).matrix_transpose(coef)) + intercept
@@ -116,11 +110,10 @@ class LinearCalibrator(OnlineCalibrator, ParametricCalibrator):
             minimum = Minimum(none, np.asarray(0.0), 0.0, 0, Status.CONVERGED, none)
         else:
             minimum = softmax_fit(rows, self._design, penalty, self._start(rows.sample))
-        return self._state_of({**state, **choice}, minimum, penalty, rows.weight)
-
-    def _state_of(self, state: State, minimum: Minimum, penalty: np.ndarray, total: float) -> State:
+        total = rows.weight
         return {
             **state,
+            **choice,
             **self._describe(state, minimum.x),
             "theta": minimum.x,
             "penalty": penalty,
@@ -171,51 +164,6 @@ class LinearCalibrator(OnlineCalibrator, ParametricCalibrator):
         index = xp.asarray(np.maximum(np.cumsum(present) - 1, 0), device=device(scores))
         known = xp.take(known, index, axis=known.ndim - 1)
         return xp.where(mask, known * (1 - xp.sum(missing, axis=1, keepdims=True)), missing)
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class StructuredCalibrator(LinearCalibrator):
-    """Calibrators linear in x = log((1 - e) softmax(s log p) + e / k), where e = 1 / (n + 1).
-
-    The penalties are priors. Posteriors are those of the deviations, given the best temperature.
-    """
-
-    temperature_: float = field(init=False)
-
-    _keeps_missing = True
-
-    def _start(self, rows: Rows) -> np.ndarray:
-        return np.zeros(rows.k * (rows.k + 1) if self._by_matrix else 2 * rows.k)
-
-    def _rows_to_fit(self, rows: Source) -> tuple[Source, State]:
-        scale = _scale(fit_inverse(rows).x, rows.weight)
-        # Logarithms of smoothed probabilities need no further scaling.
-        return rows.mapped(partial(_smooth_rows, scale), 1.0), scale
-
-    def _target(self, state: State, rows: Rows) -> tuple[Design, np.ndarray]:
-        return super()._target(state, _smooth_rows(state, rows))
-
-    def _curves(self, state: State, theta: XArray, scores: XArray) -> XArray:
-        return super()._curves(state, theta, _smoothed(state, scores))
-
-    def _stages(self, state: State, scores: np.ndarray) -> Stages:
-        first = scaled_softmax(scores, state["inverse"])
-        return Stages(self.apply(state, scores), _smoothed(state, scores), first)
-
-
-def _smoothed(state: State, scores: AnyArray) -> AnyArray:
-    return smooth(scores, state["inverse"], state["smoothing"])
-
-
-def _scale(inverse: float, total: float) -> State:
-    with np.errstate(divide="ignore"):
-        temperature = 1 / np.asarray(inverse)
-    smoothing = np.asarray(1 / (total + 1))
-    return {"inverse": np.asarray(inverse), "smoothing": smoothing, "temperature": temperature}
-
-
-def _smooth_rows(scale: State, rows: Rows) -> Rows:
-    return rows._replace(scores=_smoothed(scale, rows.scores))
 
 
 def _bound(rows: Rows) -> Rows:

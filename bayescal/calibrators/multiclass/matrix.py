@@ -14,7 +14,7 @@ from bayescal.data.checks import check_strength
 from bayescal.data.folds.deal import fold_scores
 from bayescal.data.given import MEMORY
 from bayescal.data.rows import Rows, Source
-from bayescal.regression.softmax.choose import out_of_fold_losses
+from bayescal.regression.softmax.fit import out_of_fold_losses
 
 #: Candidate strengths of cross-validation, in descending order.
 OFF_DIAGONALS = 10.0 ** np.arange(5, -2, -1)
@@ -33,9 +33,8 @@ class Matrix(LinearCalibrator):
         \min \overline{CE} + \frac{\lambda}{k (k - 1)} \sum_{i \ne j} w_{ij}^2
         + \frac{\mu}{k} \sum_j b_j^2
 
-    The mean cross-entropy is weighted. The fit is Newton's method with conjugate gradients: a
-    product with the Hessian takes O(n k^2) time, and memory is O(n k + k^2). It needs up to about
-    100 products, and more if there are about as many weakly penalized parameters as rows.
+    The mean cross-entropy is weighted. The fit is Newton's method with conjugate gradients: up to
+    about 100 products with the Hessian, each of O(n k^2) time; memory is O(n k + k^2).
 
     Parameters
     ----------
@@ -113,11 +112,6 @@ class Matrix(LinearCalibrator):
             for i, a in enumerate(off_diagonals)
             for b in (intercepts if i % 2 else intercepts[::-1])
         ]
-        pairs = (
-            pairs
-            if len(intercepts) > 1
-            else [(float(a), float(intercepts[0])) for a in off_diagonals]
-        )
         rows = rows.all()
         folds = fold_scores(*rows, _FOLDS)
         if folds.count == 1 or k == 1:
@@ -145,6 +139,34 @@ class Matrix(LinearCalibrator):
         if self.intercept == 0:
             intercept = intercept - xp.mean(intercept, axis=-1, keepdims=True)
         return coef, intercept
+
+
+@dataclass(eq=False, repr=False)
+class Dirichlet(Matrix):
+    r"""Dirichlet calibration: matrix scaling of the logarithms of probabilities.
+
+    .. math:: \hat p = \operatorname{softmax}(W \ln p + b)
+
+    The map is exact if the probabilities of each class have a Dirichlet distribution. Logits are
+    normalized first, so adding a constant to a row changes nothing, unlike for :class:`Matrix`.
+    Parameters, attributes, penalties and complexity are those of :class:`Matrix`.
+
+    References
+    ----------
+    M. Kull et al. (2019), Beyond temperature scaling: obtaining well-calibrated multi-class
+    probabilities with Dirichlet calibration.
+
+    Examples
+    --------
+    >>> import bayescal as bc
+    >>> p = [[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]] * 4
+    >>> y = [0, 1, 2, 0, 0, 2, 1, 1, 1, 2, 0, 0]
+    >>> calibrator = bc.Dirichlet(off_diagonal=1.0, intercept=1.0).fit(p, y)
+    >>> calibrator.predict_proba(p[:1]).round(2).tolist()
+    [[0.57, 0.27, 0.16]]
+    """
+
+    _domain = "log_probabilities"
 
 
 def _strengths(

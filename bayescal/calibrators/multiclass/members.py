@@ -27,10 +27,8 @@ class Member(NamedTuple):
     """Strengths of the squared penalties of a fit; ``None`` omits a block.
 
     The blocks are intercepts and factors of classes, factors shared by all classes, and matrices
-    that multiply probabilities and centered log probabilities. Matrices have a pair of strengths,
-    of their diagonal and off-diagonal. ``directions`` is the strength of a matrix that multiplies
-    main directions of centered log probabilities, ``kernel`` the strength of a matrix that
-    multiplies kernel features.
+    that multiply probabilities or centered log probabilities (with strengths of their diagonal and
+    off-diagonal), main directions of centered log probabilities, or kernel features.
     """
 
     intercept: float
@@ -58,8 +56,7 @@ class Member(NamedTuple):
 class Layout(NamedTuple):
     """Features of a stack; each member uses a range of them.
 
-    The features are k probabilities (if a member uses them), the constant one, then the logarithms
-    or the directions, and finally the kernel features.
+    They are k probabilities (if used), the constant one, logarithms or directions, kernel features.
     """
 
     k: int
@@ -202,10 +199,7 @@ def penalties(member: Member, dimensions: Dimensions) -> Float[np.ndarray, " par
 
 
 def member_logits(member: Member, theta: np.ndarray, x: np.ndarray, basis: Basis) -> AnyArray:
-    """Compute a member's logits at log probabilities x (n, k); for draws (s, p), (s, n, k).
-
-    Arrays may be of any library.
-    """
+    """Compute a member's logits (n, k); for draws (s, p), (s, n, k)."""
     layout = Layout.of([member], basis.dimensions)
     features, shared = make_features(x, layout, basis, member.shared is not None)
     design = Design(x, x[..., 0], x[..., 0], features, x, shared)
@@ -215,10 +209,7 @@ def member_logits(member: Member, theta: np.ndarray, x: np.ndarray, basis: Basis
 def make_features(
     x: XArray, layout: Layout, basis: Basis, confidence: bool = True
 ) -> tuple[AnyArray, AnyArray]:
-    """Compute features (..., n, m) and confidences (..., n, 4) of log probabilities (..., n, k).
-
-    Arrays may be of any library; see :func:`feature_rows` and :func:`confidence_rows`.
-    """
+    """Compute features (..., n, m) and confidences (..., n, 4), with arrays of any library."""
     xp, probs = namespace(x), namespace(x).exp(x)
     features = [_PROBABILITY * probs] if layout.probability else []
     features.append(xp.ones_like(x[..., :1]))

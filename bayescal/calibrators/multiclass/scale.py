@@ -59,8 +59,8 @@ _LAYOUT = partial(columns_of_logits, unit=1.0)
 class ScaleLoss:
     """The weighted cross-entropy of softmax(s * logits / unit), as a function of s.
 
-    Many logits in memory are used in single precision by default; ``single`` overrides this. Up to
-    16 million logits are kept for later evaluations, if ``keep``.
+    Many logits in memory are used in single precision unless ``single`` says otherwise; up to 16
+    million are kept for later evaluations, if ``keep``.
     """
 
     def __init__(
@@ -104,8 +104,7 @@ def fit_inverse(
 ) -> IntervalMinimum:
     """Minimize the weighted sum of the cross-entropies of softmax(s * logits) over s >= 0.
 
-    Logits (n, k) may be of any floating type. The last step is in double precision after a fit in
-    single precision, or if ``polish``.
+    The last step is in double precision after a fit in single precision, or if ``polish``.
     """
     unit = unit_of(rows.largest, 1e6)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):

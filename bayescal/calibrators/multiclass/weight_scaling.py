@@ -81,15 +81,14 @@ class WeightScaling(Calibrator):
 
     Notes
     -----
-    An empty bin of equal width has the weight of one bin with all rows. A bin of uniform rows has
+    An empty bin of equal width has the weight of one bin with all rows; a bin of uniform rows has
     weight 1. If m classes have the largest probability of a row, its accuracy is 1/m where the
-    label is one of them, so that the order of the columns does not matter.
+    label is one of them.
 
     ``objective_`` is the remaining calibration error of the bins. For one weight and norm 1 it
     equals ``metrics.ece`` with ``kind="confidence", binning="equal_mass", bins=15``, unless
-    predicted confidences are equal except for rounding, which breaks ties for the metric but not
-    for the fit, or largest probabilities are tied, of which the metric takes the first.
-    O(n (k + log n)) time for the fit, O(k + log b) per prediction.
+    predicted confidences or largest probabilities are tied. O(n (k + log n)) time for the fit, O(k
+    + log b) per prediction.
 
     References
     ----------
@@ -187,10 +186,10 @@ def _weights(sums: _Sums, k: int) -> Float[np.ndarray, " bins"]:
 
 
 def _one_weight(sums: _Sums, k: int, norm: int) -> float:
-    """Compute the alpha in [1e-9, 1] that minimizes the sum of differences to a power.
+    """Compute the alpha in [1e-9, 1] with the least sum of powers of w (A - 1/k - alpha (C - 1/k)).
 
-    The differences are w (A - 1/k - alpha (C - 1/k)). The slope of the sum of their absolute values
-    rises at the ratios, by twice the w (C - 1/k) of the bin; the largest best alpha is used.
+    The slope of the sum of absolute values rises at the ratios, by twice the w (C - 1/k) of the
+    bin.
     """
     room = sums.confidence - 1 / k
     used = room > SAME

@@ -160,9 +160,8 @@ def attend_and_sum(
 ) -> jax.Array:
     """Sum a function of averages over blocks of queries, inside JAX programs.
 
-    ``rows`` are queries (m, d), groups (m,) or None, and further arrays. ``then(averages,
-    *others)`` receives the averages (g, b, v) of a block and its further arrays (b, ...), padded
-    with zeros.
+    ``rows`` are queries, groups or None, and further arrays. ``then(averages, *others)`` receives
+    the averages (g, b, v) of a block and its further arrays (b, ...), padded with zeros.
     """
     m = rows[0].shape[0]
     width = even_block(m, points_per_chunk())

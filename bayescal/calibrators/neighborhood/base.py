@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from bayescal._core.arrays import AnyArray, Array, XArray, namespace, wide
+from bayescal._core.arrays import AnyArray, Array, XArray, namespace, on_host, wide
 from bayescal._core.numerics import FLOOR
 from bayescal.calibrators.base.calibrator import Calibrator, State
 from bayescal.data.checks import check_choice, check_level
@@ -16,6 +17,7 @@ from bayescal.data.order.equal_rows import distinct_rows
 from bayescal.data.rows import Rows
 
 Assumption = Literal["errors", "labels"]
+Averages: TypeAlias = Iterator[tuple[slice, np.ndarray]]
 
 _FOLDS = 10
 #: Relative difference below which losses are equal.
@@ -30,6 +32,16 @@ class DistinctRows(NamedTuple):
     observed: AnyArray
     #: Sums of the weights of equal rows (m,).
     weights: AnyArray
+
+    @classmethod
+    def of_rows(cls, rows: Rows) -> DistinctRows:
+        """Take all rows as distinct."""
+        return cls(rows.scores, np.eye(rows.scores.shape[1])[rows.y], rows.weights)
+
+    @classmethod
+    def of_state(cls, state: State) -> DistinctRows:
+        """Restore the rows from :meth:`state`."""
+        return cls(state["points"], state["observed"], state["point_weights"])
 
     def values(self, assumption: Assumption) -> AnyArray:
         """Return the values (m, k) to average over neighbors: errors p - y, or labels y."""
@@ -52,20 +64,16 @@ def merge(scores: XArray, y: np.ndarray, weights: np.ndarray) -> DistinctRows:
 
 
 def floored_log(probabilities: XArray) -> XArray:
-    """Compute the logarithm of probabilities, which are raised to the smallest normal float32.
+    """Compute the logarithm of probabilities, raised to the smallest normal float32.
 
-    A zero stands for a probability that is too small for float32, not for certainty. The floor
-    keeps p ln p finite.
+    A zero stands for a probability that is too small for float32; the floor keeps p ln p finite.
     """
     xp = namespace(probabilities)
     return xp.log(xp.maximum(probabilities, FLOOR))
 
 
 def crop_floor(crop: float | None, classes: int) -> float:
-    """Return the smallest probability before normalization, by default 0.01 / classes**2.
-
-    The default is the power law through the values for 10 and 100 classes, 1e-4 and 1e-6.
-    """
+    """Return the smallest probability before normalization: 0.01 / k**2 (1e-4 for 10 classes)."""
     return 0.01 / classes**2 if crop is None else float(crop)
 
 
@@ -76,7 +84,16 @@ def check_crop(crop: float | None) -> None:
 
 
 class NeighborhoodCalibrator(Calibrator):
-    """A calibrator that averages over nearby rows, with a fixed or cross-validated width."""
+    r"""A calibrator that averages over nearby rows, with a fixed or cross-validated width.
+
+    Parameters
+    ----------
+    assumption : {"errors", "labels"}
+        Neighbors share either their calibration error, or the distribution of their labels. With
+        "labels" the probability is the average of :math:`y_i`.
+    crop : float, optional
+        ε, by default 0.01 / k**2 for k classes: 1e-4 for 10 and 1e-6 for 100.
+    """
 
     assumption: Assumption
     crop: float | None
@@ -86,6 +103,18 @@ class NeighborhoodCalibrator(Calibrator):
     def _check_options(self) -> None:
         check_choice(self.assumption, "assumption", ("errors", "labels"))
         check_crop(self.crop)
+
+    @abstractmethod
+    def _averages(self, state: State, scores: np.ndarray) -> Averages:
+        """Yield averages (b, k) over the neighbors of successive parts of rows on the host."""
+
+    def _apply_in_blocks(self, state: State, scores: XArray) -> XArray:
+        if not on_host(scores):
+            return super()._apply_in_blocks(state, scores)
+        probabilities = np.empty(scores.shape)
+        for part, averages in self._averages(state, scores):
+            probabilities[part] = self._calibrated(scores[part], averages, float(state["crop"]))
+        return probabilities
 
     def _calibrated(self, scores: XArray, averages: XArray, crop: XArray | float) -> AnyArray:
         """Compute probabilities from averages (..., m, k) over neighbors; clip and normalize."""
@@ -112,8 +141,8 @@ class NeighborhoodCalibrator(Calibrator):
     ) -> State:
         """Choose the option ``name`` by cross-validation if it is "cv"; also return the crop.
 
-        ``held_out`` computes sums of log losses (candidates,) of rows, which are predicted without
-        their folds (m,). Of equally good candidates the widest is chosen.
+        ``held_out`` computes sums of log losses (candidates,) of rows, predicted without their
+        folds.
         """
         option, (scores, y, weights) = getattr(self, name), rows
         state: State = {"crop": np.asarray(crop_floor(self.crop, scores.shape[1]))}

@@ -8,12 +8,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import AnyArray, XArray, device, namespace, on_host, take_in_rows
+from bayescal._core.arrays import XArray, device, namespace, take_in_rows
 from bayescal._core.execution.chunks import slices
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.neighborhood import trees as _trees
 from bayescal.calibrators.neighborhood.base import (
     Assumption,
+    Averages,
     DistinctRows,
     NeighborhoodCalibrator,
     merge,
@@ -41,12 +42,11 @@ class Forest(NeighborhoodCalibrator):
 
     clipped to :math:`[\varepsilon, 1 - \varepsilon]` and normalized. :math:`L_t(p)` are the rows in
     the leaf of tree t that contains p. A tree starts as one leaf with all rows. Leaves are split
-    breadth first, level by level and from left to right, until the tree has enough bins. A split
-    draws a class uniformly from those whose probability varies within the leaf, and a threshold
-    uniformly between its smallest and largest probability in the leaf. Leaves without two distinct
-    rows are skipped. Labels affect the trees only through the order in which classes are numbered
-    for the draws, which is that of weighted means of their scores and labels. Permuting the columns
-    therefore changes nothing unless these means are equal for two classes.
+    breadth first, until the tree has enough bins. A split draws a class uniformly from those whose
+    probability varies within the leaf, and a threshold uniformly between its smallest and largest
+    probability in the leaf. Labels only affect the order of the classes for the draws, which is
+    that of weighted means of their scores and labels: permuting the columns changes nothing unless
+    these are equal for two classes.
 
     Parameters
     ----------
@@ -56,11 +56,6 @@ class Forest(NeighborhoodCalibrator):
         the number of distinct rows; of equally good numbers the smallest.
     trees : int, default 250
         Number T of trees.
-    assumption : {"errors", "labels"}
-        Rows in a leaf share either their calibration error, or the distribution of their labels.
-        With "labels" the probability is the mean of :math:`y_i`.
-    crop : float, optional
-        ε, by default 0.01 / k**2 for k classes: 1e-4 for 10 and 1e-6 for 100.
     random_state : int, RandomState or None
         Seed of the trees.
 
@@ -71,20 +66,17 @@ class Forest(NeighborhoodCalibrator):
 
     Notes
     -----
-    A tree with 4096 bins contains the trees of all smaller numbers, so trees are grown once for all
-    candidates. Trees do not depend on the labels of rows, so cross-validation uses the trees of all
-    rows and omits the rows of a fold from the means in the leaves. If a leaf has no other rows, the
-    smallest node above it with other rows is used.
+    A tree with 4096 bins contains the trees of all smaller numbers, and trees do not depend on
+    labels, so trees are grown once on all rows, and cross-validation omits the rows of a fold from
+    the means in the leaves. If a leaf has no other rows, the smallest node above it with other rows
+    is used.
 
     The state describes trees of ``bins`` leaves by ``feature``, ``threshold`` and ``left`` of shape
     (T, nodes): the class and threshold that split a node, and its left child. The right child is
     the next node, and a node whose left child is 0 is a leaf. ``leaf_values`` (T, bins, k) are the
-    means in the leaves, in the order of nodes. Further entries are ``bins`` and ``crop``, and after
-    cross-validation ``candidates`` and their mean log losses ``cv_losses``. A single row cannot be
-    held out, so its in-sample loss is used.
-
-    Trees are grown on probabilities in single precision, so that no split separates values that
-    differ only by rounding.
+    means in the leaves. Further entries are ``bins`` and ``crop``, and after cross-validation
+    ``candidates`` and their mean log losses ``cv_losses``. A single row cannot be held out, so its
+    in-sample loss is used.
 
     Growing takes O(T n d) for trees of depth d. Cross-validation takes O(T n k) time and O(n k)
     memory per candidate. Predicting q rows takes O(q T (d + k)). The state has T bins k numbers.
@@ -138,8 +130,17 @@ class Forest(NeighborhoodCalibrator):
         ]
 
         def held_out(entries: Rows, fold: np.ndarray) -> np.ndarray:
-            averages = self._averages_held_out(grown, candidates, fold, *entries)
-            return self._losses(averages, *entries)
+            (n, k), mass = entries.scores.shape, entries.weights
+            values = DistinctRows.of_rows(entries).values(self.assumption)
+            point = distinct_rows(entries.scores)[1]
+            held = _HeldRows(point, fold, mass, mass[:, None] * values)
+            averages = np.zeros((len(candidates), n, k))
+            at_once = _trees.trees_at_once(n * max(10, k // 4))
+            for trees, layout in grown:
+                for part in slices(len(trees.left), at_once):
+                    chunk = Trees(*(a[part] for a in trees)), NodeRanges(*(a[part] for a in layout))
+                    _add_held_out(averages, *chunk, held, candidates)
+            return self._losses(averages / self.trees, *entries)
 
         state = self._choose("bins", candidates, data, held_out, np.min)
         bins = min(int(state["bins"]), distinct)
@@ -165,10 +166,8 @@ class Forest(NeighborhoodCalibrator):
         return math.prod(state["leaf_values"].shape[::2])
 
     def _apply(self, state: State, scores: XArray) -> XArray:
-        xp, parts = (
-            namespace(scores),
-            [state[name] for name in ("feature", "threshold", "left", "leaf_index")],
-        )
+        xp = namespace(scores)
+        parts = [state[name] for name in ("feature", "threshold", "left", "leaf_index")]
         (count, nodes), k = parts[0].shape, scores.shape[1]
         feature, threshold, left, leaf_index = (xp.reshape(part, (-1,)) for part in parts)
         base = xp.arange(count, device=device(scores)) * nodes
@@ -186,16 +185,13 @@ class Forest(NeighborhoodCalibrator):
         averages = xp.mean(xp.reshape(means, (-1, count, k)), axis=1)
         return self._calibrated(scores, averages, state["crop"])
 
-    def _apply_in_blocks(self, state: State, scores: AnyArray) -> AnyArray:
-        if not on_host(scores):
-            return super()._apply_in_blocks(state, scores)
+    def _averages(self, state: State, scores: np.ndarray) -> Averages:
         # Only rows that have not reached a leaf continue, and means are one sparse product.
         from scipy.sparse import csr_array
 
         trees = Trees(state["feature"], state["threshold"], state["left"])
         count, _, k = state["leaf_values"].shape
         leaf_index, values = state["leaf_index"], state["leaf_values"].reshape(-1, k)
-        probabilities = np.empty(scores.shape)
         for part in slices(len(scores), _trees.trees_at_once(count)):
             block = scores[part]
             nodes = _trees.find_leaves(trees, block)
@@ -203,33 +199,10 @@ class Forest(NeighborhoodCalibrator):
             ends = np.arange(0, leaves.size + 1, count)
             weights = np.full(leaves.size, 1 / count)
             matrix = csr_array((weights, leaves.reshape(-1), ends), shape=(len(block), len(values)))
-            probabilities[part] = self._calibrated(block, matrix @ values, float(state["crop"]))
-        return probabilities
-
-    def _averages_held_out(
-        self,
-        grown: list[tuple[Trees, NodeRanges]],
-        candidates: np.ndarray,
-        fold: np.ndarray,
-        scores: np.ndarray,
-        y: np.ndarray,
-        weights: np.ndarray,
-    ) -> np.ndarray:
-        """Compute averages (candidates, n, k) over leaves, without the fold of the row."""
-        n, k = scores.shape
-        _, point = distinct_rows(scores)
-        values = DistinctRows(scores, np.eye(k)[y], weights).values(self.assumption)
-        rows = _Rows(point, fold, weights, weights[:, None] * values)
-        averages = np.zeros((len(candidates), n, k))
-        at_once = _trees.trees_at_once(n * max(10, k // 4))
-        for trees, layout in grown:
-            for part in slices(len(trees.left), at_once):
-                chunk = Trees(*(a[part] for a in trees)), NodeRanges(*(a[part] for a in layout))
-                _add_held_out(averages, *chunk, rows, candidates)
-        return averages / self.trees
+            yield part, matrix @ values
 
 
-class _Rows(NamedTuple):
+class _HeldRows(NamedTuple):
     """Rows in cross-validation: index among distinct rows, fold, weight, weighted values (n, k)."""
 
     point: np.ndarray
@@ -256,7 +229,7 @@ def _leaf_values(
 
 
 def _add_held_out(
-    averages: np.ndarray, trees: Trees, layout: NodeRanges, rows: _Rows, candidates: np.ndarray
+    averages: np.ndarray, trees: Trees, layout: NodeRanges, rows: _HeldRows, candidates: np.ndarray
 ) -> None:
     """Add the means in the leaves of rows, without their folds, to averages (candidates, n, k).
 

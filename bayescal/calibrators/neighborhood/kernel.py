@@ -22,6 +22,7 @@ from bayescal.calibrators.neighborhood.attention import (
 )
 from bayescal.calibrators.neighborhood.base import (
     Assumption,
+    Averages,
     DistinctRows,
     NeighborhoodCalibrator,
     crop_floor,
@@ -65,17 +66,11 @@ class Kernel(NeighborhoodCalibrator):
     kernel : {"dirichlet", "dirichlet_mixture", "rbf"}
         The default "dirichlet_mixture" reproduces the published figures. Probabilities of zero are
         replaced by the smallest normal float32, 1.2e-38. Near a corner of the simplex, "dirichlet"
-        hardly distinguishes rows: at p = (1, 0) with h = 0.1, the weight of a row (0.9, 0.1) is one
-        third of that of a row (1, 0). With "dirichlet_mixture" it is almost zero.
+        hardly distinguishes rows.
     bandwidth : "cv" or float, default "cv"
         h; larger values average over more rows. With "rbf" it is :math:`1 / \gamma`. "cv" minimizes
         the log loss of ten folds, stratified by class, over 1.6 times the powers of two from
         1.6 / 512 to 102.4; of equally good values the largest.
-    assumption : {"errors", "labels"}
-        Neighbors share either their calibration error, or the distribution of their labels. With
-        "labels" the probability is the average of :math:`y_i`.
-    crop : float, optional
-        ε, by default 0.01 / k**2 for k classes: 1e-4 for 10 and 1e-6 for 100.
 
     Attributes
     ----------
@@ -90,10 +85,9 @@ class Kernel(NeighborhoodCalibrator):
     single row cannot be held out, so its in-sample loss is used.
 
     Fitting takes O(n**2 k) for each bandwidth, predicting q rows O(q n k); memory is O((n + q) k).
-    All numbers are float64, except that exponentials and averages are float32 if JAX runs on an
-    accelerator, which changes probabilities by about 1e-6. Scores on an accelerator are
-    cross-validated on device, for all bandwidths in one program. The host receives hashes and keys
-    of rows, and finally the distinct rows, which are the fitted state.
+    Exponentials and averages are float32 if JAX runs on an accelerator, which changes probabilities
+    by about 1e-6. Scores on an accelerator are cross-validated on device, for all bandwidths in one
+    program; the host receives the distinct rows, which are the fitted state.
 
     References
     ----------
@@ -136,9 +130,7 @@ class Kernel(NeighborhoodCalibrator):
                 crop = crop_floor(self.crop, scores.shape[1])
                 losses = _losses_on_device(self.kernel, self.assumption, *entries, fold, crop)
                 return np.asarray(losses)
-            values = DistinctRows(scores, np.eye(scores.shape[1])[y], weights).values(
-                self.assumption
-            )
+            values = DistinctRows.of_rows(entries).values(self.assumption)
             # One pass over all pairs of rows, without pairs in one fold.
             keys = _prepare_keys(*self._keys(scores, weights, _CANDIDATES), values, fold)
             total = np.zeros(len(_CANDIDATES))
@@ -151,24 +143,19 @@ class Kernel(NeighborhoodCalibrator):
             self._choose("bandwidth", _CANDIDATES, in_memory, held_out) | merge(*in_memory).state()
         )
 
-    def _apply_in_blocks(self, state: State, scores: AnyArray) -> AnyArray:
-        if not on_host(scores):
-            return super()._apply_in_blocks(state, scores)
+    def _averages(self, state: State, scores: np.ndarray) -> Averages:
         bandwidths = state["bandwidth"].reshape(1)
         # JAX's arrays cannot be used in a forked process, which prepares its own.
         purpose = "keys, forked" if is_forked() else "keys"
         keys = self._computed_once(purpose, state, _keys_of_state)
-        probabilities = np.empty(scores.shape)
         for part in slices(len(scores), _ROWS):
-            averages = attend(self._queries(scores[part]), keys, bandwidths)[0].astype(float)
-            probabilities[part] = self._calibrated(scores[part], averages, float(state["crop"]))
-        return probabilities
+            yield part, attend(self._queries(scores[part]), keys, bandwidths)[0].astype(float)
 
     def _width(self, state: State, scores: XArray) -> int:
         return 2 * state["keys"].shape[0]
 
     def _precompute(self, state: State) -> State:
-        points = DistinctRows(state["points"], state["observed"], state["point_weights"])
+        points = DistinctRows.of_state(state)
         bandwidth = np.clip(state["bandwidth"], _SMALLEST, _LARGEST)
         keys, bias = self._keys(points.probabilities, points.weights, bandwidth.reshape(1))
         values = points.values(self.assumption)

@@ -7,10 +7,11 @@ from typing import Literal
 
 import numpy as np
 
-from bayescal._core.arrays import AnyArray, XArray, device, namespace, on_host
+from bayescal._core.arrays import XArray, device, namespace
 from bayescal.calibrators.base.calibrator import State
 from bayescal.calibrators.neighborhood.base import (
     Assumption,
+    Averages,
     DistinctRows,
     NeighborhoodCalibrator,
     floored_log,
@@ -39,18 +40,13 @@ class KNN(NeighborhoodCalibrator):
     Parameters
     ----------
     k : "cv" or int, default "cv"
-        Number of neighbors, as a sum of weights: a row of weight 2 counts twice, and the last
-        neighbor may count in part. Rows that are equally distant share that part, so that the order
-        of rows does not matter. A number larger than the weight of all rows means all rows. "cv"
-        minimizes the log loss of ten folds, stratified by class, over the powers of two from 32 to
-        4096 that do not exceed the weight of all rows; of equally good numbers the largest.
+        Number of neighbors, as a sum of weights: a row of weight 2 counts twice. The last neighbor
+        may count in part; rows that are equally distant share that part, so that the order of rows
+        does not matter. A number larger than the weight of all rows means all rows. "cv" minimizes
+        the log loss of ten folds, stratified by class, over the powers of two from 32 to 4096 that
+        do not exceed that weight; of equally good numbers the largest.
     distance : {"kl", "euclidean"}
         With "kl", probabilities of zero are replaced by the smallest normal float32, 1.2e-38.
-    assumption : {"errors", "labels"}
-        Neighbors share either their calibration error, or the distribution of their labels. With
-        "labels" the probability is the mean of :math:`y_i`.
-    crop : float, optional
-        ε, by default 0.01 / c**2 for c classes: 1e-4 for 10 and 1e-6 for 100.
 
     Attributes
     ----------
@@ -59,9 +55,8 @@ class KNN(NeighborhoodCalibrator):
 
     Notes
     -----
-    Distances that differ only by rounding are equal: by 1.4e-14, relative to the cross-entropy
-    :math:`-p \cdot \ln p_i` with "kl", and absolutely with "euclidean". Equal rows always have
-    equal distances.
+    Distances that differ only by rounding are equal, so that equal rows always have equal
+    distances.
 
     The state is ``points`` (m, c), the distinct rows of probabilities; ``observed`` (m, c), the
     proportions of the classes among their labels; ``point_weights`` (m,), ``k`` and ``crop``; and
@@ -114,22 +109,18 @@ class KNN(NeighborhoodCalibrator):
 
         return self._choose("k", candidates, in_memory, held_out) | merge(*in_memory).state()
 
-    def _apply_in_blocks(self, state: State, scores: AnyArray) -> AnyArray:
-        if not on_host(scores):
-            return super()._apply_in_blocks(state, scores)
+    def _averages(self, state: State, scores: np.ndarray) -> Averages:
         # A search is faster than sorting.
-        probabilities = np.empty(scores.shape)
-        numbers = state["k"].reshape(1)
-        for part, means in neighbor_means(self._index(_points(state)), scores, numbers):
-            probabilities[part] = self._calibrated(scores[part], means[0], float(state["crop"]))
-        return probabilities
+        index = self._index(DistinctRows.of_state(state))
+        for part, means in neighbor_means(index, scores, state["k"].reshape(1)):
+            yield part, means[0]
 
     def _width(self, state: State, scores: XArray) -> int:
         m, k = state["points"].shape
         return (8 + 6 * k) * m
 
     def _apply(self, state: State, scores: XArray) -> XArray:
-        xp, points = namespace(scores), _points(state)
+        xp, points = namespace(scores), DistinctRows.of_state(state)
         # Products would cancel. So does the largest probability, which is one minus the others.
         change = points.probabilities - scores[:, None, :]
         classes = xp.arange(scores.shape[1], device=device(scores))
@@ -173,7 +164,3 @@ def _divergences(q: XArray, change: XArray, logs: XArray) -> XArray:
         series = 1 / power - within * series
     terms = xp.where(small, within**2 * series, x - (logs - xp.log(base)))
     return xp.sum(xp.where(positive, q * terms, change), axis=2)
-
-
-def _points(state: State) -> DistinctRows:
-    return DistinctRows(state["points"], state["observed"], state["point_weights"])

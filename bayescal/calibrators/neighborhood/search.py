@@ -50,10 +50,9 @@ def neighbor_means(
 ) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield means over neighbors (g, b, v) for successive parts of the queries (q, k).
 
-    Neighbors are the nearest points whose weights sum to the number. The last one counts in part,
-    and equally distant points share that part in proportion to their weights. ``numbers`` (g,)
-    ascend; a number larger than the total weight means all points. O(q m k) time, of which the
-    search for neighbors is a small part; memory is a block of queries times points.
+    Neighbors are the nearest points whose weights sum to the number. The last counts in part;
+    equally distant points share that part. ``numbers`` (g,) ascend; a large number means all
+    points.
     """
     from scipy.sparse import csr_array
 
@@ -86,8 +85,7 @@ def sorted_means(
 ) -> XArray:
     """Compute means over neighbors (q, v) for one number, with arrays of any library.
 
-    The closeness (q, m) of all points is sorted: O(q m log m) time. ``scale`` bounds
-    the sizes of products that were subtracted on the host; zero if there were none.
+    ``scale`` bounds products that were subtracted on the host; zero if there were none.
     """
     xp, m, number = namespace(closeness), weights.shape[0], float(number)
     order = xp.argsort(-closeness, axis=1)
@@ -132,10 +130,9 @@ def _candidates(index: Index, closeness: np.ndarray, most: int) -> Candidates:
 
 
 def _thresholds(closeness: np.ndarray, most: int) -> np.ndarray:
-    """Compute a closeness (b, 1) for each query that at least ``most`` points reach.
+    """Compute a closeness (b, 1) for each query that at least ``most``, but not many more, reach.
 
-    Not many more points reach it: points are in random order, so a quantile of the first points,
-    with a margin of five standard errors, is a bound. The other points are only counted.
+    Points are in random order, so a quantile of the first, with five standard errors, is a bound.
     """
     m = closeness.shape[1]
     rank = most * _SAMPLE / m

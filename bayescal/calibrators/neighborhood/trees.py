@@ -13,11 +13,10 @@ _ELEMENTS = 1 << 20
 
 
 class Trees(NamedTuple):
-    """Trees grown breadth first, with equal numbers of splits.
+    """Trees grown breadth first, with equal numbers of splits; all arrays are (trees, nodes).
 
-    The s-th split of a tree makes the nodes 2 s + 1 and 2 s + 2, and node 0 is the root. The first
-    2 b - 1 nodes of a tree are therefore the tree of b bins: nodes whose children come later are
-    its leaves. All arrays are (trees, nodes).
+    The s-th split makes the nodes 2 s + 1 and 2 s + 2, and node 0 is the root. The first 2 b - 1
+    nodes are therefore the tree of b bins: nodes whose children come later are its leaves.
     """
 
     #: Class whose probability splits a node.
@@ -57,11 +56,9 @@ def grow(
 ) -> tuple[Trees, NodeRanges]:
     """Grow trees on distinct rows (n, k) until they have ``bins`` bins, or a bin for each row.
 
-    Leaves are split level by level, from left to right. A split uses three uniform numbers: one
-    draws a class; one draws again among the classes that vary within the leaf, if the first class
-    does not; and one draws the threshold between the smallest and largest probability of the class
-    in the leaf. Both sides therefore contain rows, and a tree with fewer bins is a part of a larger
-    one.
+    Leaves are split level by level, from left to right. Of three uniform numbers for a split, one
+    draws a class; one draws again among the classes that vary within the leaf, if that does not;
+    one draws the threshold. A tree with fewer bins is therefore a part of a larger one.
     """
     n, k = rows.shape
     count = len(trees)
@@ -80,12 +77,7 @@ def grow(
         start, end = layout.start[tree, node], layout.end[tree, node]
         # Rows are distinct, so leaves with at least two rows can be split.
         splittable = end - start > 1
-        tree, node, start, end = (
-            tree[splittable],
-            node[splittable],
-            start[splittable],
-            end[splittable],
-        )
+        tree, node, start, end = (a[splittable] for a in (tree, node, start, end))
         first = np.searchsorted(tree, np.arange(count))
         split = num_splits[tree] + np.arange(len(tree)) - first[tree]
         selected = split < bins - 1

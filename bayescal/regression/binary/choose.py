@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Generic, NamedTuple
+from typing import Generic, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from bayescal.regression.binary.objective import (
     start,
 )
 
+#: Arrays by their axes.
+Theta: TypeAlias = 'Float[np.ndarray, " parameters"]'
+ThetaPath: TypeAlias = 'Float[np.ndarray, "candidates parameters"]'
+DeviceRows: TypeAlias = 'Float[jax.Array, " rows"]'
 #: Relative difference of losses up to which candidates count as equal, since fits are inexact.
 _EQUAL = 1e-9
 
@@ -46,8 +50,8 @@ class Choice(NamedTuple):
 @partial(jax.jit, static_argnames=("folds", "lasso"))
 def choose(
     x: Float[jax.Array, "rows features"],
-    y: Float[jax.Array, " rows"],
-    weights: Float[jax.Array, " rows"],
+    y: DeviceRows,
+    weights: DeviceRows,
     fold: Int[jax.Array, " rows"],
     grid: CandidateGrid[jax.Array],
     folds: int,
@@ -55,17 +59,12 @@ def choose(
 ) -> Choice:
     """Fit every candidate without every fold, and the best candidate to all rows.
 
-    The loss of held-out rows uses labels in {0, 1}; ``fold`` is the fold of each row, and
-    ``lasso`` tells whether any candidate has an absolute penalty.
-
-    O(candidates * folds * iterations * n * d**2) work in one ``map`` over the fits, a few at a
-    time. They share x, so memory is O(n * d) for each concurrent fit.
+    Held-out rows have labels in {0, 1}; ``lasso`` tells whether any candidate has an absolute
+    penalty. The fits share x, so memory is O(n * d) for each concurrent fit.
     """
     candidates = grid.l1.shape[0]
 
-    def problem(
-        candidate: Int[jax.Array, ""], use: Float[jax.Array, " rows"]
-    ) -> Regression[jax.Array]:
+    def problem(candidate: Int[jax.Array, ""], use: DeviceRows) -> Regression[jax.Array]:
         row = jnp.minimum(candidate, grid.targets.shape[0] - 1)
         return Regression(x, grid.targets[row], use, grid.l1[candidate], grid.l2[candidate])
 
@@ -97,8 +96,7 @@ def choose_on_host(
     """Return the best candidate and the losses of :func:`choose`, with NumPy.
 
     Candidates should be ordered from weak to strong. Fits go from strong to weak, since strong ones
-    are easy; each starts at the previous optimum or at the fit to all rows. Nothing is compiled.
-    O(candidates * folds * iterations * n * d**2) time, O(n * d) memory.
+    are easy.
     """
     candidates, weighted = len(grid.l1), weights > 0
     x, y, weights, fold = x[weighted], y[weighted], weights[weighted], fold[weighted]
@@ -126,14 +124,11 @@ def choose_on_host(
 
 def _path(
     design: BinaryDesign[np.ndarray],
-    unit: Float[np.ndarray, " parameters"],
+    unit: Theta,
     grid: CandidateGrid[np.ndarray],
-    guess: Float[np.ndarray, "candidates parameters"] | None,
-) -> Float[np.ndarray, "candidates parameters"]:
-    """Fit from strong to weak; return coefficients in the design's units.
-
-    ``guess`` are other coefficients to start from.
-    """
+    guess: ThetaPath | None,
+) -> ThetaPath:
+    """Fit from strong to weak, each from the previous fit or a ``guess``, in units of columns."""
     targets = grid.targets
     whole = Regression(design.columns[1:].T, targets[-1], design.weights, 0.0, 0.0)
     free = (grid.l1 == 0) & (grid.l2 == 0)
@@ -151,10 +146,7 @@ def _path(
 
 
 def _value(
-    problem: Regression[np.ndarray],
-    design: BinaryDesign[np.ndarray],
-    unit: Float[np.ndarray, " parameters"],
-    beta: Float[np.ndarray, " parameters"],
+    problem: Regression[np.ndarray], design: BinaryDesign[np.ndarray], unit: Theta, beta: Theta
 ) -> float:
     """Compute the objective at coefficients in the design's units."""
     absolute = problem.l1 * np.sum(np.abs(beta / unit)[1:])

@@ -24,10 +24,8 @@ def compress(
 ) -> tuple[Float[np.ndarray, " nodes"], Float[np.ndarray, " nodes"]]:
     """Return nodes and weights that give the same sum of any smooth function f.
 
-    The range is cut into pieces of equal width in asinh of the standardized points. In each, f is
-    interpolated at Chebyshev nodes; a point adds to the weight of a node the value of that node's
-    polynomial at the point. The result is exact for piecewise polynomials of degree seven. O(n)
-    time.
+    The range is cut into pieces of equal width in asinh of the standardized points, in which f is
+    interpolated at Chebyshev nodes; the result is exact for piecewise polynomials of degree seven.
     """
     center = np.median(points)
     spread = np.median(np.abs(points - center))
@@ -91,8 +89,7 @@ def count_in_bins(rows: Source, bins: int, far: float) -> Rows:
     """Replace the rows of a class in each bin by their mean, which has their weight.
 
     Log odds (n,), clipped to ``far``, are counted in ``bins`` of each class, evenly spaced in
-    asinh. Classes follow one another, each in ascending order. O(n) time, and memory for the bins
-    only.
+    asinh. Classes follow one another, each in ascending order.
     """
     low, high = np.arcsinh(np.clip(rows.ends, -far, far))
     unit = (bins - 1) / (high - low) if high > low else 0.0

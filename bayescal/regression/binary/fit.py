@@ -97,8 +97,7 @@ def _negative_log_posterior(
 ) -> QuadraticModel[jax.Array]:
     """Compute the potential of the NumPyro model at ``beta``, whose units are given.
 
-    It is that of the sites and the loss, whose Hessian costs less by hand than by JAX: half of the
-    time of a fit with 300 columns.
+    The Hessian of the loss costs less by hand than by JAX: half of a fit with 300 columns.
     """
     sites = regression_sites(problem.intercept_prior, problem.prior, beta.shape[0] - 1)
 
@@ -163,11 +162,10 @@ def fit_many(problems: Regression[jax.Array], lasso: bool = False) -> Fit[jax.Ar
 
 
 def fit_single(problem: Regression[np.ndarray], lasso: bool = False) -> Minimum[np.ndarray]:
-    """Fit one regression given as NumPy arrays; the minimum is in NumPy, too.
+    """Fit one regression given as NumPy arrays, on the host, where nothing has to be compiled.
 
-    A single fit runs on the host, where nothing has to be compiled. It runs in JAX if priors are
-    NumPyro distributions, if more than 400 columns have an absolute penalty, and for large data if
-    there is an accelerator.
+    It runs in JAX if priors are NumPyro distributions, if more than 400 columns have an absolute
+    penalty, and for large data if there is an accelerator.
     """
     if not lasso:
         problem = problem._replace(l1=0.0)

@@ -1,21 +1,28 @@
 """Sequential Monte Carlo for posteriors under Cauchy priors, which moves particles by gradients.
 
-Particles have coordinates z in which every prior is standard normal: a coefficient is the quantile
-of its prior at the normal distribution function of z. In them, separable labels leave no heavy
-tails, whatever the number of coefficients.
+Particles have coordinates z in which every prior is standard normal, so that separable labels leave
+no heavy tails, whatever the number of coefficients.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeAlias
 
 import numpy as np
 
+from bayescal._core.arrays import ArrayT
 from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.shapes import Bool, Float
 from bayescal.regression.binary.objective import CoefficientPrior, Distribution
 from bayescal.regression.draws import density_type, effective_sizes, resample
+
+#: Arrays by their axes.
+PerPoint: TypeAlias = 'Float[jax.Array, " *points"]'
+Theta: TypeAlias = 'Float[np.ndarray, " parameters"]'
+Particles: TypeAlias = 'Float[np.ndarray, "particles parameters"]'
+ThetaDraws: TypeAlias = 'Float[np.ndarray, "*draws parameters"]'
+DeviceDraws: TypeAlias = 'Float[jax.Array, "*draws parameters"]'
 
 #: Largest absolute coordinate, so that no square overflows; the prior's mass beyond is 1e-137.
 _MAX_COORDINATE = 25.0
@@ -29,17 +36,54 @@ _TRAJECTORIES, _LEAPS, _ACCEPTED = 4, 8, 0.7
 _BLOCK = 1 << 18
 
 
-class LogisticLikelihood(NamedTuple):
-    """The log likelihood theta . linear - sum(weights * softplus(theta @ columns))."""
+@jax.custom_jvp
+def _softplus(line: PerPoint) -> PerPoint:
+    return jnp.maximum(line, 0) + jnp.log1p(jnp.exp(-jnp.abs(line)))
 
-    columns: Float[np.ndarray, "parameters points"]
-    weights: Float[np.ndarray, " points"]
-    linear: Float[np.ndarray, " parameters"]
+
+@_softplus.defjvp
+def _softplus_jvp(primals: tuple[PerPoint], tangents: tuple[PerPoint]) -> tuple[PerPoint, PerPoint]:
+    # Written by hand, so that value and derivative share one exponential.
+    (line,) = primals
+    small = jnp.exp(-jnp.abs(line))
+    larger = 1 / (1 + small)
+    probability = jnp.where(line >= 0, larger, small * larger)
+    return jnp.maximum(line, 0) + jnp.log1p(small), probability * tangents[0]
+
+
+class LogisticLikelihood(NamedTuple, Generic[ArrayT]):
+    """The log likelihood theta . linear - sum(weights * softplus(theta @ columns)).
+
+    On the host softplus(x) = (x + |x|) / 2 + log(1 + exp(-|x|)): the last term, and gradients, need
+    only single precision, unless the weights are large. What rounding may have added to huge log
+    odds is subtracted.
+    """
+
+    columns: Float[ArrayT, "parameters points"]
+    weights: Float[ArrayT, " points"]
+    linear: Float[ArrayT, " parameters"]
+
+    def loss(
+        self: LogisticLikelihood[jax.Array], theta: Float[jax.Array, " parameters"]
+    ) -> Float[jax.Array, ""]:
+        """Compute the negative log likelihood of theta."""
+        return jnp.sum(self.weights * _softplus(theta @ self.columns)) - theta @ self.linear
+
+    def values(
+        self: LogisticLikelihood[np.ndarray], thetas: Float[np.ndarray, "draws parameters"]
+    ) -> Float[np.ndarray, " draws"]:
+        """Compute values, with errors below 1e-7 of the weights, or of 1e5 if that is less."""
+        size = np.abs(thetas @ self.columns)
+        small = np.exp(-size.astype(density_type(self.weights.sum())))
+        total = size @ self.weights
+        value = thetas @ (self.linear - self.columns @ self.weights / 2)
+        value = value - total / 2 - 1e-12 * total
+        return value - np.log1p(small, out=small) @ self.weights
 
     def evaluate(
-        self, theta: Float[np.ndarray, "draws parameters"]
+        self: LogisticLikelihood[np.ndarray], theta: Float[np.ndarray, "draws parameters"]
     ) -> tuple[Float[np.ndarray, " draws"], Float[np.ndarray, "draws parameters"]]:
-        """Compute log likelihoods and their gradients."""
+        """Compute values and their gradients, in blocks of draws."""
         value, gradient = np.empty(len(theta)), np.empty_like(theta)
         narrow = density_type(self.weights.sum())
         columns, weights = self.columns.astype(narrow), self.weights.astype(narrow)
@@ -49,9 +93,6 @@ class LogisticLikelihood(NamedTuple):
             part = slice(start, start + block)
             line = theta[part] @ self.columns
             size = np.abs(line)
-            # softplus(x) = (x + |x|) / 2 + log(1 + exp(-|x|)): the last term, and gradients, need
-            # only single precision, unless weights are large. Subtract what rounding may have added
-            # if lines are huge.
             small = np.exp(-size.astype(narrow))
             total = (0.5 + 1e-12) * (size @ self.weights)
             value[part] = theta[part] @ linear - total - np.log1p(small) @ weights
@@ -71,9 +112,7 @@ class Coordinates(NamedTuple):
     distribution: Distribution | None = None
     distributed: Bool[np.ndarray, " parameters"] | None = None
 
-    def coefficients(
-        self, z: Float[np.ndarray, "*draws parameters"]
-    ) -> tuple[Float[np.ndarray, "*draws parameters"], Float[np.ndarray, "*draws parameters"]]:
+    def coefficients(self, z: ThetaDraws) -> tuple[ThetaDraws, ThetaDraws]:
         """Compute u, and its derivative."""
         from scipy.special import ndtr
 
@@ -94,9 +133,7 @@ class Coordinates(NamedTuple):
 
 
 @jax.jit
-def _quantiles(
-    law: Distribution, z: Float[jax.Array, "*draws parameters"]
-) -> tuple[Float[jax.Array, "*draws parameters"], Float[jax.Array, "*draws parameters"]]:
+def _quantiles(law: Distribution, z: DeviceDraws) -> tuple[DeviceDraws, DeviceDraws]:
     """Compute the quantiles of a distribution at the normal distribution function of z.
 
     Also returns the derivative, which is the ratio of the densities.
@@ -109,9 +146,9 @@ def _quantiles(
 class _Particles(NamedTuple):
     """Particles, with their log likelihoods and gradients."""
 
-    z: Float[np.ndarray, "particles parameters"]
+    z: Particles
     value: Float[np.ndarray, " particles"]
-    slope: Float[np.ndarray, "particles parameters"]
+    slope: Particles
 
     def where(self, taken: Bool[np.ndarray, " particles"], new: _Particles) -> _Particles:
         """Replace the particles that are ``taken``."""
@@ -121,26 +158,23 @@ class _Particles(NamedTuple):
         )
         return _Particles(z, value, slope)
 
-    def heated(
-        self, heat: float
-    ) -> tuple[Float[np.ndarray, " particles"], Float[np.ndarray, "particles parameters"]]:
+    def heated(self, heat: float) -> tuple[Float[np.ndarray, " particles"], Particles]:
         """Return log densities and gradients with a power of the likelihood."""
         return heat * self.value - 0.5 * np.sum(self.z**2, axis=1), heat * self.slope - self.z
 
 
 def draw_heavy_tailed(
-    likelihood: LogisticLikelihood,
+    likelihood: LogisticLikelihood[np.ndarray],
     coordinates: Coordinates,
     n: int,
     rng: np.random.Generator,
-) -> tuple[Float[np.ndarray, "draws parameters"], Float[np.ndarray, " parameters"]]:
+) -> tuple[ThetaDraws, Theta]:
     """Draw n coefficients u from the posterior; return them and effective sizes of means of z.
 
-    Particles start from the prior and reach the posterior in stages: resampling by a power of the
-    likelihood that leaves half of them effective, and four Hamiltonian trajectories of eight steps,
-    with the covariance of the particles. A start around the mode would be more concentrated than
-    the posterior of few rows. It takes some ten to twenty stages, each with 32 gradients per
-    particle. No draw counts as effective if sixty stages do not suffice.
+    Particles start from the prior, because a start around the mode would be more concentrated than
+    the posterior of few rows. In each of some ten to twenty stages they are resampled by a power of
+    the likelihood that leaves half of them effective, and moved by four Hamiltonian trajectories
+    with their covariance. No draw counts as effective if sixty stages do not suffice.
 
     Stages follow Del Moral, Doucet and Jasra (2006), Sequential Monte Carlo samplers; trajectories
     follow Buchholz, Chopin and Jacob (2021), Adaptive tuning of Hamiltonian Monte Carlo within
@@ -148,7 +182,7 @@ def draw_heavy_tailed(
     particle filters.
     """
 
-    def at(z: Float[np.ndarray, "particles parameters"]) -> _Particles:
+    def at(z: Particles) -> _Particles:
         u, slope = coordinates.coefficients(z)
         theta = np.where(coordinates.positive, np.exp(np.where(coordinates.positive, u, 0.0)), u)
         value, gradient = likelihood.evaluate(theta)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -28,6 +27,8 @@ from bayescal.regression.binary.objective import (
 
 #: Arrays by their axes.
 Vector: TypeAlias = 'Float[np.ndarray, " parameters"]'
+Matrix: TypeAlias = 'Float[np.ndarray, "parameters parameters"]'
+Span: TypeAlias = 'Float[np.ndarray, "parameters combinations"]'
 
 #: Number of columns above which Hessians cost more than they save.
 MANY = 400
@@ -47,28 +48,24 @@ def fit_on_host(problem: Regression[np.ndarray]) -> Minimum[np.ndarray]:
     if problem.x.shape[1] > MANY:
         minimum = _lbfgs(problem, design, unit)
         return minimum._replace(x=uncentered(minimum.x, mean, np))
-    span, begin, first_step = span_of(problem, design), start(problem, np), None
+    span, begin, part = span_of(problem, design), start(problem, np), None
     stride = len(problem.x) >> _ROWS_OF_PART
     if stride > 4:
         rows = slice(None, None, stride)
         scale = problem.weights.sum() / problem.weights[rows].sum()
-        part = problem.x[rows], problem.targets[rows], problem.weights[rows] * scale
+        targets, weights = problem.targets[rows], problem.weights[rows] * scale
         # The part has means of its own, about which its columns may be constant.
-        minimum = fit_on_host(Regression(*part, *problem[3:]))
+        minimum = fit_on_host(Regression(problem.x[rows], targets, weights, *problem[3:]))
         if minimum.status == Status.CONVERGED:
             begin = uncentered(minimum.x, -mean, np)
-        columns = np.ascontiguousarray(design.columns[:, rows])
-        first_step = partial(corrected_step, BinaryDesign(columns, *part[1:]))
-    begin = begin * unit
-    minimum = fit_design(problem, design, unit, begin, span, first_step)
+        part = BinaryDesign(np.ascontiguousarray(design.columns[:, rows]), targets, weights)
+    minimum = fit_design(problem, design, unit, begin * unit, span, part)
     return minimum._replace(x=uncentered(minimum.x / unit, mean, np))
 
 
 def design_of(
     problem: Regression[np.ndarray], center: bool = True
-) -> tuple[
-    BinaryDesign[np.ndarray], Float[np.ndarray, " 1+features"], Float[np.ndarray, " features"]
-]:
+) -> tuple[BinaryDesign[np.ndarray], Vector, Float[np.ndarray, " features"]]:
     """Return the design of rows that all have weight, the units of its columns and their means.
 
     The means are subtracted from the columns, as by :func:`centered`, unless ``center`` is false.
@@ -105,15 +102,13 @@ def fit_design(
     design: BinaryDesign[np.ndarray],
     unit: Vector,
     begin: Vector,
-    span: Float[np.ndarray, "parameters combinations"] | None,
-    first_step: Callable[..., tuple[np.ndarray, np.ndarray]] | None = None,
+    span: Span | None,
+    part: BinaryDesign[np.ndarray] | None = None,
 ) -> Minimum[np.ndarray]:
     """Fit from ``begin``; both ``begin`` and the result are in the columns' units.
 
-    Only the penalties, priors and ``free`` of ``problem`` are used. Linearly dependent columns
-    without a penalty to decide between them share their effect, by least squares of their
-    coefficients in the units of the columns. ``first_step`` is :func:`corrected_step` with a part
-    of the rows, which saves an evaluation.
+    Only the penalties, priors and ``free`` of ``problem`` are used. With a ``span``, linearly
+    dependent columns share their effect. A ``part`` of the rows saves an evaluation.
     """
     if span is not None:
         reduced = design._replace(columns=span.T @ design.columns)
@@ -128,57 +123,76 @@ def fit_design(
     no_prior = problem.prior is None and problem.intercept_prior is None
     all_free = problem.free is None or problem.free.all()
     plain = no_prior and all_free and strength is None and not np.count_nonzero(problem.l2)
-    losses: list[QuadraticModel[np.ndarray]] = []
 
     def penalized(loss: QuadraticModel[np.ndarray], beta: Vector) -> QuadraticModel[np.ndarray]:
         if plain:
             return loss
         return add_penalties(problem, unit, strength, loss, beta, np)
 
-    def objective(beta: Vector) -> QuadraticModel[np.ndarray]:
-        losses.append(cross_entropy_on_host(design, beta))
-        return penalized(losses[-1], beta)
-
     largest = np.maximum(columns.max(axis=1), -columns.min(axis=1))
 
     def moved(beta: Vector, step: Vector) -> Float[np.ndarray, ""]:
         # Cheap upper bound; rows are checked only if it is large.
         bound_on_move = np.abs(step) @ largest
-        return (
-            bound_on_move
-            if bound_on_move < 0.01
-            else movement(beta @ columns, step @ columns, design.weights, np)
-        )
+        if bound_on_move < 0.01:
+            return bound_on_move
+        return movement(beta @ columns, step @ columns, design.weights, np)
+
+    def evaluate(beta: Vector) -> QuadraticModel[np.ndarray]:
+        return cross_entropy_on_host(design, beta)
 
     scale = float(design.weights.sum())
     bound = 0.25 * np.einsum("ij,ij,j->i", columns, columns, design.weights)
+    return descend(evaluate, penalized, begin, part, scale, bound, moved, strength)
+
+
+def descend(
+    evaluate: Callable[[np.ndarray], QuadraticModel[np.ndarray]],
+    penalized: Callable[[QuadraticModel[np.ndarray], np.ndarray], QuadraticModel[np.ndarray]],
+    begin: Vector,
+    part: BinaryDesign[np.ndarray] | None,
+    scale: float,
+    bound: Vector,
+    movement: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    strength: Vector | None = None,
+) -> Minimum[np.ndarray]:
+    """Minimize the ``penalized`` loss that ``evaluate`` computes over all rows.
+
+    The first step is :func:`corrected_step` with a ``part`` of the rows, if there is one. With an
+    absolute penalty of this ``strength``, all steps are those of :func:`lasso_step_on_host`.
+    """
+    losses: list[QuadraticModel[np.ndarray]] = []
+    step = newton_step_on_host if strength is None else lasso_step_on_host(strength)
+
+    def objective(beta: Vector) -> QuadraticModel[np.ndarray]:
+        losses.append(evaluate(beta))
+        return penalized(losses[-1], beta)
 
     def direction(
-        hessian: Float[np.ndarray, "parameters parameters"], gradient: Vector, beta: Vector
+        hessian: Matrix, gradient: Vector, beta: Vector
     ) -> tuple[Vector, Float[np.ndarray, ""]]:
-        if first_step is None or len(losses) > 1:
-            return newton_step_on_host(hessian, gradient, beta)
-        return first_step(hessian, gradient, beta, losses[0], penalized, scale=scale, bound=bound)
+        if part is None or strength is not None or len(losses) > 1:
+            return step(hessian, gradient, beta)
+        return corrected_step(part, hessian, gradient, beta, losses[0], penalized, scale, bound)
 
     return newton_on_host(
         objective,
         begin,
         scale=scale,
         bound=bound,
-        direction=direction if strength is None else lasso_step_on_host(strength),
-        movement=moved,
+        direction=direction,
+        movement=movement,
         foresee=strength is None,
     )
 
 
 def corrected_step(
     part: BinaryDesign[np.ndarray],
-    hessian: Float[np.ndarray, "parameters parameters"],
+    hessian: Matrix,
     gradient: Vector,
     at: Vector,
     loss: QuadraticModel[np.ndarray],
     penalized: Callable[[QuadraticModel[np.ndarray], np.ndarray], QuadraticModel[np.ndarray]],
-    *,
     scale: float,
     bound: Vector,
 ) -> tuple[Vector, Float[np.ndarray, ""]]:
@@ -206,13 +220,8 @@ def corrected_step(
     return at - minimum.x if minimum.status == Status.CONVERGED else step, decrement
 
 
-def span_of(
-    problem: Regression[np.ndarray], design: BinaryDesign[np.ndarray]
-) -> Float[np.ndarray, "parameters combinations"] | None:
-    """Return combinations that span the columns, or None if these are independent.
-
-    They are computed only if no penalty or prior decides between dependent columns.
-    """
+def span_of(problem: Regression[np.ndarray], design: BinaryDesign[np.ndarray]) -> Span | None:
+    """Return combinations that span dependent columns, or None if a penalty or prior decides."""
     if is_settled(problem, len(design.columns)):
         return None
     weighted = design.columns * np.sqrt(design.weights)
@@ -226,9 +235,7 @@ def is_settled(problem: Regression[np.ndarray], columns: int) -> bool:
     return bool(np.count_nonzero(problem.l1) + np.count_nonzero(problem.l2))
 
 
-def span_of_gram(
-    gram: Float[np.ndarray, "parameters parameters"], total: float
-) -> Float[np.ndarray, "parameters combinations"] | None:
+def span_of_gram(gram: Matrix, total: float) -> Span | None:
     """Compute ``span_of`` from weighted products of columns and the sum of weights."""
     size = np.sqrt(np.diagonal(gram))
     size = np.where(size > 0, size, 1.0)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 
 from bayescal._core.minimization.directions import Direction
 from bayescal._core.shapes import Bool, Float
+
+#: Arrays by their axes.
+Vector: TypeAlias = 'Float[np.ndarray, " parameters"]'
+Matrix: TypeAlias = 'Float[np.ndarray, "parameters parameters"]'
+Active: TypeAlias = 'Float[np.ndarray, " active"]'
 
 #: Relative excess of a slope at zero over the strength that counts as rounding.
 _EXCESS = 1e-10
@@ -14,19 +21,16 @@ _TOGETHER = 0.3
 _EPS = np.finfo(float).eps
 
 
-def lasso_step_on_host(strength: Float[np.ndarray, " parameters"]) -> Direction:
+def lasso_step_on_host(strength: Vector) -> Direction:
     """Minimize a quadratic model plus ``sum(strength * |x|)`` exactly, by an active set.
 
-    It replaces ``lasso_step`` of ``bayescal._core.minimization.directions``, whose coordinate
-    descent is slow if columns are nearly dependent: here every move solves linear equations, and
-    few are needed.
+    The coordinate descent of ``lasso_step`` is slow if columns are nearly dependent: here every
+    move solves linear equations, and few are needed.
     """
 
     def direction(
-        hessian: Float[np.ndarray, "parameters parameters"],
-        gradient: Float[np.ndarray, " parameters"],
-        x: Float[np.ndarray, " parameters"],
-    ) -> tuple[Float[np.ndarray, " parameters"], Float[np.ndarray, ""]]:
+        hessian: Matrix, gradient: Vector, x: Vector
+    ) -> tuple[Vector, Float[np.ndarray, ""]]:
         try:
             z = _minimize(hessian, gradient, x, strength)
         except np.linalg.LinAlgError:
@@ -44,20 +48,14 @@ def lasso_step_on_host(strength: Float[np.ndarray, " parameters"]) -> Direction:
     return direction
 
 
-def _minimize(
-    hessian: Float[np.ndarray, "parameters parameters"],
-    gradient: Float[np.ndarray, " parameters"],
-    x: Float[np.ndarray, " parameters"],
-    strength: Float[np.ndarray, " parameters"],
-) -> Float[np.ndarray, " parameters"] | None:
+def _minimize(hessian: Matrix, gradient: Vector, x: Vector, strength: Vector) -> Vector | None:
     """Minimize gradient . (z - x) + (z - x)' hessian (z - x) / 2 + sum(strength * |z|).
-
-    Returns None if rounding prevents it; Newton's method then improves the Hessian's condition.
 
     Feature-sign search (Lee et al. 2007): a coordinate is zero or has a sign, and given these the
     minimum solves linear equations. On the way to it signs may change; at the minimum, coordinates
-    may enter. Each move lowers the objective, so that no signs occur twice. Here several
-    coordinates enter at once, and those that would then move against their sign are removed again.
+    may enter. Here several enter at once, and those that would then move against their sign are
+    removed again. Returns None if rounding prevents it; Newton's method then improves the Hessian's
+    condition.
     """
     always = strength == 0
     z, slope = x.copy(), gradient
@@ -101,10 +99,10 @@ def _minimize(
 
 def _best_fraction(
     block: Float[np.ndarray, "active active"],
-    drift: Float[np.ndarray, " active"],
-    move: Float[np.ndarray, " active"],
-    here: Float[np.ndarray, " active"],
-    strength: Float[np.ndarray, " active"],
+    drift: Active,
+    move: Active,
+    here: Active,
+    strength: Active,
 ) -> tuple[float, Bool[np.ndarray, " active"]]:
     """Return the best fraction of a move, 1 or up to where coordinates become zero; and which.
 

@@ -1,7 +1,6 @@
 """The objective of logistic regression: weighted cross-entropy, penalties and priors.
 
-The code runs under JAX, to be mapped and compiled, and under NumPy, where nothing has to be
-compiled: ``xp`` is one or the other.
+``xp`` is JAX, to be mapped and compiled, or NumPy, where nothing has to be compiled.
 """
 
 from __future__ import annotations
@@ -25,6 +24,9 @@ _BLOCK = 1 << 14
 _PAIRS, _FEW_ROWS = 8, 1 << 10
 #: Multiple of the relative rounding error within which values count as equal.
 NOISE = 8
+#: Arrays by their axes.
+PerRow: TypeAlias = 'Float[np.ndarray, "*fits rows"]'
+Theta: TypeAlias = 'Float[np.ndarray, " parameters"]'
 #: A sum, and its first two derivatives.
 Terms: TypeAlias = tuple[ArrayT, ArrayT, ArrayT]
 
@@ -56,10 +58,7 @@ class Regression(NamedTuple, Generic[ArrayT]):
 
 
 class CoefficientPrior(NamedTuple):
-    """An independent prior of coefficients with explicit log density and derivatives.
-
-    ``cauchy`` is zero for a normal and one for a Cauchy distribution.
-    """
+    """An independent normal prior of coefficients, or a Cauchy prior where ``cauchy`` is one."""
 
     center: Array | float
     scale: Array | float
@@ -102,11 +101,7 @@ def row_terms(
     return loss, residual, curvature
 
 
-def _row_terms_on_host(
-    line: Float[np.ndarray, "*fits rows"],
-    targets: Float[np.ndarray, "*fits rows"] | float,
-    weights: Float[np.ndarray, "*fits rows"],
-) -> Terms[Float[np.ndarray, "*fits rows"]]:
+def _row_terms_on_host(line: PerRow, targets: PerRow | float, weights: PerRow) -> Terms[PerRow]:
     """Compute ``row_terms`` with few arrays, since more would not fit in the processor's cache."""
     small = np.copysign(line, -1.0)
     np.exp(small, out=small)
@@ -162,21 +157,18 @@ class BinaryDesign(NamedTuple, Generic[ArrayT]):
 
 
 def cross_entropy_on_host(
-    design: BinaryDesign[np.ndarray], beta: Float[np.ndarray, " parameters"]
+    design: BinaryDesign[np.ndarray], beta: Theta
 ) -> QuadraticModel[np.ndarray]:
     """Compute :func:`cross_entropy` with NumPy, in blocks that fit in the processor's cache."""
-    sums = (_block_sums(block, beta) for block in _blocks(design))
-    return reduce(lambda first, second: QuadraticModel(*map(np.add, first, second)), sums)
 
+    def sums(block: BinaryDesign[np.ndarray]) -> QuadraticModel[np.ndarray]:
+        columns, targets, weights = block
+        loss, residual, curvature = row_terms(beta @ columns, targets, weights, np)
+        # Arithmetic of NumPy's scalars is faster than that of arrays without axes.
+        value = cast("np.ndarray", loss.sum())
+        return QuadraticModel(value, columns @ residual, products(columns, curvature))
 
-def _block_sums(
-    design: BinaryDesign[np.ndarray], beta: Float[np.ndarray, " parameters"]
-) -> QuadraticModel[np.ndarray]:
-    columns, targets, weights = design
-    loss, residual, curvature = row_terms(beta @ columns, targets, weights, np)
-    # Arithmetic of NumPy's scalars is faster than that of arrays without axes.
-    value = cast("np.ndarray", loss.sum())
-    return QuadraticModel(value, columns @ residual, products(columns, curvature))
+    return reduce(lambda *pair: QuadraticModel(*map(np.add, *pair)), map(sums, _blocks(design)))
 
 
 def products(
@@ -198,9 +190,7 @@ def products(
     return sums
 
 
-def loss_and_gradient_on_host(
-    design: BinaryDesign[np.ndarray], beta: Float[np.ndarray, " parameters"]
-) -> tuple[float, Float[np.ndarray, " parameters"]]:
+def loss_and_gradient_on_host(design: BinaryDesign[np.ndarray], beta: Theta) -> tuple[float, Theta]:
     """Compute the cross-entropy and its gradient, in blocks."""
     value, gradient = 0.0, np.zeros(len(beta))
     for columns, targets, weights in _blocks(design):
@@ -226,7 +216,7 @@ def penalty_terms(
     unit: Float[ArrayT, " 1+features"],
     beta: Float[ArrayT, " 1+features"],
     xp: ModuleType,
-) -> tuple[Float[ArrayT, ""], Float[ArrayT, " 1+features"], Float[ArrayT, " 1+features"]]:
+) -> Terms[ArrayT]:
     """Compute squared penalty and negative log priors of ``beta / unit``, and two derivatives.
 
     Features were divided by ``unit``; the derivatives are with respect to ``beta``.
@@ -256,8 +246,8 @@ def add_penalties(
 ) -> QuadraticModel[ArrayT]:
     """Add the :func:`penalty_terms` to a loss, and the absolute penalty to its value only.
 
-    ``strength`` is that of the absolute penalty of ``beta``, None to omit it. Derivatives
-    of coefficients that are not free are removed.
+    ``strength`` is that of the absolute penalty of ``beta``. Derivatives of coefficients that are
+    not free are removed.
     """
     value, gradient, diagonal = penalty_terms(problem, unit, beta, xp)
     hessian = loss.hessian + xp.diag(diagonal)

@@ -32,10 +32,12 @@ from bayescal.regression.binary.objective import (
     Terms,
     cross_entropy_on_host,
 )
-from bayescal.regression.draws import Draws, density_type, tempered_draws
+from bayescal.regression.draws import Draws, tempered_draws
 from bayescal.regression.model import Sites, log_odds_sites, potential
 
 #: Arrays by their axes.
+PerDraw: TypeAlias = 'Float[np.ndarray, " draws"]'
+DeviceTheta: TypeAlias = 'Float[jax.Array, " parameters"]'
 PerPoint: TypeAlias = 'Float[jax.Array, " *points"]'
 Theta: TypeAlias = 'Float[np.ndarray, " parameters"]'
 Matrix: TypeAlias = 'Float[np.ndarray, "parameters parameters"]'
@@ -47,8 +49,8 @@ _WARMUP = 200
 class Target(NamedTuple):
     """The posterior of u, where coefficients are exp(u) if ``positive`` is one, else u.
 
-    If there is an intercept, one column of the design is ones. The NumPyro distribution, of one u
-    or of each, is the prior of those u for which ``distributed`` is one, in place of ``prior``.
+    The NumPyro ``distribution``, of one u or of each, replaces the ``prior`` of those u for which
+    ``distributed`` is one.
     """
 
     design: BinaryDesign[np.ndarray]
@@ -67,18 +69,6 @@ class ScoreColumns(NamedTuple):
     columns: Callable[[Float[np.ndarray, " rows"]], Float[np.ndarray, "parameters rows"]]
 
 
-class Sums(NamedTuple):
-    """The log likelihood theta . linear - sum(weights * softplus(theta @ columns))."""
-
-    columns: Float[Array, "parameters points"]
-    weights: Float[Array, " points"]
-    linear: Float[Array, " parameters"]
-
-    def loss(self, theta: Float[jax.Array, " parameters"]) -> Float[jax.Array, ""]:
-        """Compute the negative log likelihood of theta."""
-        return jnp.sum(self.weights * _softplus(theta @ self.columns)) - theta @ self.linear
-
-
 class Kinked(NamedTuple):
     """The mode under priors with a kink at zero, and the inverse variance of each prior."""
 
@@ -89,8 +79,7 @@ class Kinked(NamedTuple):
 def find_mode(target: Target, kinked: Kinked | None = None) -> tuple[Minimum[np.ndarray], Matrix]:
     """Find the mode of u, unless it is given, and the negative log posterior's Hessian there.
 
-    A parameter at the kink of its prior has no second derivative; it gets the curvature of a normal
-    prior with the same variance.
+    A parameter at the kink of its prior gets the curvature of a normal prior with its variance.
     """
     positive = target.positive > 0
 
@@ -135,16 +124,14 @@ def _prior_terms(target: Target, u: Theta) -> tuple[Float[np.ndarray, ""], Theta
 
 
 @jax.jit
-def _prior_loss_compiled(
-    law: Distribution, b: Float[jax.Array, " parameters"]
-) -> Terms[Float[jax.Array, " parameters"]]:
+def _prior_loss_compiled(law: Distribution, b: DeviceTheta) -> Terms[DeviceTheta]:
     """Compute the negative log density of a NumPyro distribution and two derivatives, at ``b``."""
 
-    def loss(values: Float[jax.Array, " parameters"]) -> Float[jax.Array, " parameters"]:
+    def loss(values: DeviceTheta) -> DeviceTheta:
         with jax.numpy_dtype_promotion("standard"):
             return -law.log_prob(values)
 
-    def slope(values: Float[jax.Array, " parameters"]) -> Float[jax.Array, " parameters"]:
+    def slope(values: DeviceTheta) -> DeviceTheta:
         return jax.jvp(loss, (values,), (jnp.ones_like(values),))[1]
 
     return loss(b), slope(b), jax.jvp(slope, (b,), (jnp.ones_like(b),))[1]
@@ -173,17 +160,17 @@ def sample(
     """Draw around the mode of u: by :func:`tempered_draws` for "laplace", else by NUTS.
 
     If the columns are functions of scores (``scored``), sums over rows are replaced by sums over
-    nodes as long as these are accurate. Newton's method cannot find a mode at a kink, which is
-    therefore given (``kinked``).
+    nodes where these are accurate. A mode at a kink is given (``kinked``), as Newton's method finds
+    none.
     """
     mode, hessian = find_mode(target, kinked)
     factor, status = triangle(hessian), int(mode.status)
     sums = _sums(target, mode.x, factor, scored)
 
-    def log_density(u: Float[np.ndarray, "draws parameters"]) -> Float[np.ndarray, " draws"]:
+    def log_density(u: Float[np.ndarray, "draws parameters"]) -> PerDraw:
         with float64():
             prior = _prior_value(target, u)
-        return _log_likelihoods(sums, _constrain(target, u)) - prior
+        return sums.values(_constrain(target, u)) - prior
 
     if inference == "laplace":
         size, weight = len(sums.weights), float(np.sum(sums.weights))
@@ -193,7 +180,7 @@ def sample(
             where = None if target.distributed is None else np.asarray(target.distributed) > 0
             refine = partial(
                 draw_heavy_tailed,
-                LogisticLikelihood(*map(np.asarray, sums)),
+                sums,
                 Coordinates(target.prior, positive, target.distribution, where),
             )
         draws = tempered_draws(
@@ -236,22 +223,9 @@ def _constrain(
     return np.where(positive, np.exp(np.where(positive, u, 0.0)), u)
 
 
-@jax.custom_jvp
-def _softplus(line: PerPoint) -> PerPoint:
-    return jnp.maximum(line, 0) + jnp.log1p(jnp.exp(-jnp.abs(line)))
-
-
-@_softplus.defjvp
-def _softplus_jvp(primals: tuple[PerPoint], tangents: tuple[PerPoint]) -> tuple[PerPoint, PerPoint]:
-    # Written by hand, so that value and derivative share one exponential.
-    (line,) = primals
-    small = jnp.exp(-jnp.abs(line))
-    larger = 1 / (1 + small)
-    probability = jnp.where(line >= 0, larger, small * larger)
-    return jnp.maximum(line, 0) + jnp.log1p(small), probability * tangents[0]
-
-
-def _loss(u: Float[jax.Array, " parameters"], sums: Sums, sites: Sites) -> Float[jax.Array, ""]:
+def _loss(
+    u: DeviceTheta, sums: LogisticLikelihood[jax.Array], sites: Sites
+) -> Float[jax.Array, ""]:
     """Compute the potential of the NumPyro model at u."""
     return potential(sites, sums.loss, u)
 
@@ -278,7 +252,7 @@ def sample_whitened(
 ) -> Draws:
     """Draw u by the no-U-turn sampler, with four chains side by side.
 
-    ``loss(u, *arguments)`` is the negative log density; it must be a function of a module, because
+    ``loss(u, *arguments)``, the negative log density, must be a function of a module, because
     compiled programs are cached by it.
     """
     from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
@@ -300,7 +274,9 @@ def sample_whitened(
     return Draws(u, ess, r_hat, divergences, status)
 
 
-def _sums(target: Target, mode: Theta, factor: Matrix, scored: ScoreColumns | None) -> Sums:
+def _sums(
+    target: Target, mode: Theta, factor: Matrix, scored: ScoreColumns | None
+) -> LogisticLikelihood[np.ndarray]:
     """Return the sums over rows, or over nodes if the likelihood agrees to 1e-6."""
     design = target.design
     linear = design.columns @ (design.weights * design.targets)
@@ -312,32 +288,17 @@ def _sums(target: Target, mode: Theta, factor: Matrix, scored: ScoreColumns | No
         exact = _softplus_sums(thetas, design.columns, design.weights)
         error = np.abs(_softplus_sums(thetas, columns, weights) - exact).max()
         if error < 1e-6:
-            return Sums(columns, weights, linear)
+            return LogisticLikelihood(columns, weights, linear)
     n = design.columns.shape[1]
     length = padded_length(n)
     columns = pad_axis(design.columns, length, 1)
-    return Sums(columns, np.pad(design.weights, (0, length - n)), linear)
+    return LogisticLikelihood(columns, np.pad(design.weights, (0, length - n)), linear)
 
 
 def _softplus_sums(
     thetas: Float[np.ndarray, "draws parameters"],
     columns: Float[np.ndarray, "parameters points"],
     weights: Float[np.ndarray, " points"],
-) -> Float[np.ndarray, " draws"]:
+) -> PerDraw:
     lines = (theta @ columns for theta in thetas)
     return np.array([weights @ np.logaddexp(0, line) for line in lines])
-
-
-def _log_likelihoods(
-    sums: Sums, thetas: Float[np.ndarray, "draws parameters"]
-) -> Float[np.ndarray, " draws"]:
-    """Compute log likelihoods, with errors below 1e-7 of the weights, or of 1e5 if that is less."""
-    columns, weights, linear = sums
-    size = np.abs(thetas @ columns)
-    # softplus(x) = (x + |x|) / 2 + log(1 + exp(-|x|)): the last term needs only single precision,
-    # unless the weights are large.
-    small = np.exp(-size.astype(density_type(np.sum(weights))))
-    total = size @ weights
-    # Subtract what rounding may have added, which matters only if lines are huge.
-    value = thetas @ (linear - columns @ weights / 2) - total / 2 - 1e-12 * total
-    return value - np.log1p(small, out=small) @ weights

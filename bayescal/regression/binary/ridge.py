@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from bayescal._core.minimization.optimize import Status, iterate
 from bayescal._core.shapes import Float
 from bayescal.regression.binary.objective import row_terms
+
+#: Arrays by their axes.
+Columns: TypeAlias = 'Float[np.ndarray, "parameters rows"]'
+Fits: TypeAlias = 'Float[np.ndarray, "fits parameters"]'
+FitRows: TypeAlias = 'Float[np.ndarray, "fits rows"]'
 
 #: Largest number of iterations, and gain of the last step in nats per row; convergence is
 #: quadratic.
@@ -23,7 +28,7 @@ class RidgePath(NamedTuple):
 
 
 def ridge_path(
-    columns: Float[np.ndarray, "parameters rows"],
+    columns: Columns,
     weights: Float[np.ndarray, "folds rows"],
     positives: Float[np.ndarray, "folds rows"],
     penalties: Float[np.ndarray, "candidates parameters"],
@@ -31,10 +36,8 @@ def ridge_path(
     """Fit every candidate without every fold, and to all rows.
 
     ``weights`` and ``positives`` are the weights of rows, and of rows of class 1, at each point in
-    each fold; ``penalties`` are strengths of strength * theta**2 / 2.
-
-    All Hessians of an iteration are one product of curvatures (fits, n) and the columns' products
-    (n, p (p + 1) / 2). O(candidates * folds * n * p**2) for each iteration, O(n * p**2) memory.
+    each fold; ``penalties`` are strengths of strength * theta**2 / 2. All Hessians of an iteration
+    are one product of curvatures (fits, n) and the columns' products (n, p (p + 1) / 2).
     """
     folds, candidates, p = len(weights), len(penalties), len(columns)
     total = weights.sum(axis=0)[None].repeat(candidates, axis=0)
@@ -56,18 +59,17 @@ def ridge_path(
 
 
 def _solve(
-    columns: Float[np.ndarray, "parameters rows"],
+    columns: Columns,
     pairs: Float[np.ndarray, "pairs rows"],
-    train: Float[np.ndarray, "fits rows"],
-    wanted: Float[np.ndarray, "fits parameters"],
-    strengths: Float[np.ndarray, "fits parameters"],
-    theta: Float[np.ndarray, "fits parameters"],
-) -> Float[np.ndarray, "fits parameters"]:
-    """Minimize sum(train * softplus(line)) - wanted . theta + penalty for each fit.
+    train: FitRows,
+    wanted: Fits,
+    strengths: Fits,
+    theta: Fits,
+) -> Fits:
+    """Minimize sum(train * softplus(line)) - wanted . theta + penalty for many fits at once.
 
-    ``pairs`` are the products of all pairs of columns, from the upper triangle of the Hessian.
-    A separate iteration for many fits at once: 220 fits of 2,000 rows and 8 columns take 78 ms,
-    and 162 ms by ``newton`` one after the other.
+    ``pairs`` are the products of all pairs of columns. 220 fits of 2,000 rows and 8 columns take 78
+    ms, and 162 ms by ``newton`` one after the other.
     """
     fits, p = wanted.shape
     upper, diagonal = np.triu_indices(p), np.arange(p)
@@ -104,14 +106,8 @@ def _solve(
 
 
 def _evaluate(
-    theta: Float[np.ndarray, "fits parameters"],
-    columns: Float[np.ndarray, "parameters rows"],
-    train: Float[np.ndarray, "fits rows"],
-    wanted: Float[np.ndarray, "fits parameters"],
-    strengths: Float[np.ndarray, "fits parameters"],
-) -> tuple[
-    Float[np.ndarray, " fits"], Float[np.ndarray, "fits parameters"], Float[np.ndarray, "fits rows"]
-]:
+    theta: Fits, columns: Columns, train: FitRows, wanted: Fits, strengths: Fits
+) -> tuple[Float[np.ndarray, " fits"], Fits, FitRows]:
     """Compute values and slopes, and the rows' curvatures."""
     line = theta @ columns
     loss, rise, curvature = row_terms(line, 0.0, train, np)

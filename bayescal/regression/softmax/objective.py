@@ -19,6 +19,11 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.minimization.newton_cg import Point
 from bayescal._core.shapes import Float, Shaped
 
+#: Arrays by their axes.
+Theta: TypeAlias = 'Float[np.ndarray, " parameters"]'
+DeviceTheta: TypeAlias = 'Float[jax.Array, " parameters"]'
+
+
 #: Elements of a block of rows on the host, which fits in the processor's cache, with one thread and
 #: with several: threads whose blocks are small wait for one another.
 _BLOCK, _BLOCK_OF_THREADS = 1 << 16, 1 << 18
@@ -148,9 +153,7 @@ def logit_vjp(
 
 
 def evaluate(
-    design: Design[jax.Array],
-    penalty: Float[jax.Array, " parameters"],
-    theta: Float[jax.Array, " parameters"],
+    design: Design[jax.Array], penalty: DeviceTheta, theta: DeviceTheta
 ) -> Point[jax.Array, jax.Array]:
     """Compute sum(weights * cross-entropy) + sum(penalty * theta**2) / 2, for JAX.
 
@@ -172,10 +175,10 @@ def evaluate(
 
 def multiply(
     design: Design[jax.Array],
-    penalty: Float[jax.Array, " parameters"],
+    penalty: DeviceTheta,
     probs: Float[jax.Array, "rows classes"],
-    vector: Float[jax.Array, " parameters"],
-) -> Float[jax.Array, " parameters"]:
+    vector: DeviceTheta,
+) -> DeviceTheta:
     """Multiply the Hessian by a vector, for JAX."""
     moved = logit_update(design, vector)
     mean = jnp.sum(probs * moved, axis=1, keepdims=True)
@@ -186,13 +189,10 @@ def multiply(
 class HostEvaluator:
     """The objective with NumPy, in blocks of rows that fit in the processor's cache.
 
-    It is a context manager, because its threads end with it: if there are many rows, all cores of
-    the processor work on them.
+    It is a context manager, because its threads, if there are many rows, end with it.
     """
 
-    def __init__(
-        self, design: Design[np.ndarray], penalty: Float[np.ndarray, " parameters"]
-    ) -> None:
+    def __init__(self, design: Design[np.ndarray], penalty: Theta) -> None:
         self.design, self.penalty = design, penalty
         n, k = design.offset.shape
         cores = core_count()
@@ -235,12 +235,12 @@ class HostEvaluator:
         numbers = range(len(self._parts))
         return map(work, numbers) if self._pool is None else self._pool.map(work, numbers)
 
-    def evaluate(self, theta: Float[np.ndarray, " parameters"]) -> Point[np.ndarray, np.ndarray]:
+    def evaluate(self, theta: Theta) -> Point[np.ndarray, np.ndarray]:
         """As the function of this name."""
         probs = np.empty(self.design.offset.shape, self._type)
         ones = np.ones(self.design.offset.shape[1])
 
-        def loss_and_gradient(number: int) -> tuple[float, Float[np.ndarray, " parameters"]]:
+        def loss_and_gradient(number: int) -> tuple[float, Theta]:
             block = self._blocks[number]
             with np.errstate(all="ignore"):
                 logits = self._logits(block, theta)
@@ -263,9 +263,7 @@ class HostEvaluator:
             gradient += slope
         return Point(np.asarray(value), gradient, probs)
 
-    def _logits(
-        self, block: Design[np.ndarray], theta: Float[np.ndarray, " parameters"]
-    ) -> Float[np.ndarray, "rows classes"]:
+    def _logits(self, block: Design[np.ndarray], theta: Theta) -> Float[np.ndarray, "rows classes"]:
         if self._plain:
             # The map has only intercepts and factors.
             parts = split(theta, self.design.sizes)
@@ -276,15 +274,13 @@ class HostEvaluator:
         logits += block.offset
         return logits
 
-    def multiply(
-        self, probs: Float[np.ndarray, "rows classes"], vector: Float[np.ndarray, " parameters"]
-    ) -> Float[np.ndarray, " parameters"]:
+    def multiply(self, probs: Float[np.ndarray, "rows classes"], vector: Theta) -> Theta:
         """As the function of this name."""
         if self._few and self._probs is not probs:
             self._measure(probs)
         narrow = vector.astype(self._type)
 
-        def product(number: int) -> Float[np.ndarray, " parameters"]:
+        def product(number: int) -> Theta:
             block = self._rough[number]
             with np.errstate(all="ignore"):
                 if self._few:
@@ -342,8 +338,7 @@ def full_hessian(
 ) -> Float[ArrayT, "parameters parameters"]:
     """Compute the Hessian of the weighted cross-entropy, without the penalty.
 
-    If the logits of a row have the derivative J (classes, parameters), the Hessian is the sum over
-    rows of J' diag(p) J - (J' p)(J' p)'.
+    It is the sum over rows of J' diag(p) J - (J' p)(J' p)', with J the derivative of logits.
     """
     (k, m, _, r), x, shared = design.sizes, design.x, design.shared
     weighted = probs * design.weights[:, None]

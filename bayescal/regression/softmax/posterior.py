@@ -43,12 +43,7 @@ def sample(
     """Draw from the posterior of parameters whose log prior is the penalty.
 
     With more than 3,000 parameters, a draw of Laplace's approximation is the solution of a linear
-    system: some tens of products with the Hessian, which is never formed.
-
-    Raises
-    ------
-    ValueError
-        For more than 3,000 parameters by NUTS, and for draws of more than 2 GiB.
+    system, by some tens of products with the Hessian, which is never formed.
     """
     p = len(penalty)
     if p > MAX_PARAMETERS and inference == "nuts":

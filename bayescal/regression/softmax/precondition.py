@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, Generic, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -32,15 +32,11 @@ _FIRM = 30.0
 #: Number of multiplications up to which the blocks of all classes are computed.
 _PRODUCTS = 4e10
 _TINY = 1e-10
-#: Eigenvalues and eigenvectors of classes and of features; diagonal; shared. Or of the inverse.
-Factors: TypeAlias = tuple[ArrayT, ...]
-
-
-class HessianBlocks(NamedTuple, Generic[ArrayT]):
-    """Blocks of the Hessian, of the classes and of shared parameters; or of its inverse."""
-
-    classes: Float[ArrayT, "classes inputs inputs"]
-    shared: Float[ArrayT, "shared shared"]
+#: Blocks of the Hessian, of the classes and of shared parameters; or of its inverse.
+HessianBlocks: TypeAlias = tuple[ArrayT, ArrayT]
+#: Arrays that approximate the Hessian of the matrix, and its blocks of diagonal and shared
+#: parameters; or their inverses.
+MatrixAndRest: TypeAlias = tuple[tuple[ArrayT, ...], ArrayT, ArrayT]
 
 
 class Preconditioner(NamedTuple):
@@ -135,42 +131,6 @@ def _shrinkage(design: Design[ArrayT], penalty: Float[ArrayT, " parameters"]) ->
     return float(np.median(split(penalty, design.sizes).matrix / usual))
 
 
-def _measure_diagonal(
-    design: Design[ArrayT], probs: Float[ArrayT, "rows classes"]
-) -> Parameters[ArrayT]:
-    xp = _xp(probs)
-    stride, design, probs = _thin(design, probs)
-    variances = _variances(design, probs)
-    matrix = stride * (variances.T @ design.features**2)
-    diagonal = _diagonal_curvature(design, variances, stride, xp)
-    return Parameters(matrix, diagonal, stride * _shared_gram(design, probs, xp))
-
-
-def _invert_diagonal(
-    data: Parameters[ArrayT], penalty: Float[ArrayT, " parameters"], sizes: Sizes
-) -> Parameters[ArrayT]:
-    xp = _xp(penalty)
-    parts = split(penalty, sizes)
-    matrix, diagonal = data.matrix + parts.matrix, data.diagonal + parts.diagonal
-    return Parameters(
-        1 / xp.where(matrix > 0, matrix, 1.0),
-        1 / xp.where(diagonal > 0, diagonal, 1.0),
-        _invert_shared(data.shared, parts.shared, xp),
-    )
-
-
-def _apply_diagonal(
-    inverse: Parameters[ArrayT], vector: Float[ArrayT, " parameters"], sizes: Sizes
-) -> Float[ArrayT, " parameters"]:
-    parts = split(vector, sizes)
-    diagonal = inverse.diagonal * parts.diagonal
-    product = Parameters(inverse.matrix * parts.matrix, diagonal, inverse.shared @ parts.shared)
-    return join(product, _xp(vector))
-
-
-DIAGONAL = Preconditioner(_measure_diagonal, _invert_diagonal, _apply_diagonal, 40)
-
-
 def _rows_needed(m: int) -> int:
     return max(2048, 8 * m)
 
@@ -207,15 +167,6 @@ def _shared_gram(
     return (design.shared * spread[:, None]).T @ design.shared
 
 
-def _diagonal_curvature(
-    design: Design[ArrayT], variances: Float[ArrayT, "rows classes"], stride: int, xp: ModuleType
-) -> Float[ArrayT, " diagonal"]:
-    """Compute the second derivatives of the diagonal, if there is one."""
-    if design.x is None:
-        return xp.zeros(0, variances.dtype)
-    return stride * xp.einsum("ij,ij,ij->j", variances, design.x, design.x)
-
-
 def _narrow(
     design: Design[ArrayT], variances: Float[ArrayT, "rows classes"]
 ) -> tuple[Design[ArrayT], Float[ArrayT, "rows classes"]]:
@@ -233,7 +184,7 @@ def _measure_blocks(
     xp = _xp(probs)
     stride, design, probs = _thin(design, probs)
     blocks = stride * class_grams(*_narrow(design, _variances(design, probs)), xp)
-    return HessianBlocks(blocks, stride * _shared_gram(design, probs, xp))
+    return blocks, stride * _shared_gram(design, probs, xp)
 
 
 def _invert_blocks(
@@ -245,7 +196,7 @@ def _invert_blocks(
     class_penalty = by_class(parts, xp)
     eye = xp.eye(class_penalty.shape[1], dtype=blocks.dtype)
     inverse = xp.linalg.inv(_ridge(blocks + class_penalty[:, :, None] * eye, xp))
-    return HessianBlocks(inverse, _invert_shared(shared, parts.shared, xp))
+    return inverse, _invert_shared(shared, parts.shared, xp)
 
 
 def _apply_blocks(
@@ -261,63 +212,86 @@ def _apply_blocks(
 BLOCKS = Preconditioner(_measure_blocks, _invert_blocks, _apply_blocks, 40)
 
 
+def _with_diagonal(
+    measure: Callable[..., tuple[ArrayT, ...]],
+    invert: Callable[[tuple[ArrayT, ...], ArrayT], tuple[ArrayT, ...]],
+    apply: Callable[[tuple[ArrayT, ...], ArrayT], ArrayT],
+) -> Preconditioner:
+    """Add the diagonal and the shared parameters to an approximation for the matrix."""
+
+    def measure_all(design: Design[ArrayT], probs: ArrayT) -> MatrixAndRest[ArrayT]:
+        xp = _xp(probs)
+        stride, design, probs = _thin(design, probs)
+        variances = _variances(design, probs)
+        diagonal = xp.zeros(0, variances.dtype)
+        if design.x is not None:
+            diagonal = stride * xp.einsum("ij,ij,ij->j", variances, design.x, design.x)
+        matrix = measure(design, probs, variances, stride)
+        return matrix, diagonal, stride * _shared_gram(design, probs, xp)
+
+    def invert_all(
+        data: MatrixAndRest[ArrayT], penalty: ArrayT, sizes: Sizes
+    ) -> MatrixAndRest[ArrayT]:
+        (matrix, diagonal, shared), parts, xp = data, split(penalty, sizes), _xp(penalty)
+        diagonal = diagonal + parts.diagonal
+        diagonal = 1 / xp.where(diagonal > 0, diagonal, 1.0)
+        return invert(matrix, parts.matrix), diagonal, _invert_shared(shared, parts.shared, xp)
+
+    def apply_all(inverse: MatrixAndRest[ArrayT], vector: ArrayT, sizes: Sizes) -> ArrayT:
+        (matrix, diagonal, shared), parts = inverse, split(vector, sizes)
+        rest = diagonal * parts.diagonal, shared @ parts.shared
+        return join(Parameters(apply(matrix, parts.matrix), *rest), _xp(vector))
+
+    return Preconditioner(measure_all, invert_all, apply_all, 40)
+
+
+def _invert_positive(matrix: Float[ArrayT, "*axes"]) -> Float[ArrayT, "*axes"]:
+    return 1 / _xp(matrix).where(matrix > 0, matrix, 1.0)
+
+
+DIAGONAL = _with_diagonal(
+    lambda design, probs, variances, stride: (stride * (variances.T @ design.features**2),),
+    lambda data, penalty: (_invert_positive(data[0] + penalty),),
+    lambda inverse, matrix: inverse[0] * matrix,
+)
+
+
 def _measure_kronecker(
-    design: Design[ArrayT], probs: Float[ArrayT, "rows classes"]
-) -> Factors[ArrayT]:
+    design: Design[ArrayT], probs: ArrayT, variances: ArrayT, stride: int
+) -> tuple[ArrayT, ...]:
+    """Compute eigenvalues and eigenvectors of classes and of features."""
     xp = _xp(probs)
-    k = design.sizes[0]
-    stride, design, probs = _thin(design, probs)
-    variances = _variances(design, probs)
     by_row = xp.sum(variances, axis=1)
     total = xp.sum(by_row)
     by_row = by_row / xp.where(total > 0, total, 1)
     # Summed over rows, diag(p) - p p': classes that are confused can only move apart.
     weighted = probs * design.weights[:, None]
-    classes = xp.sum(weighted, axis=0) * xp.eye(k, dtype=weighted.dtype) - weighted.T @ probs
+    eye = xp.eye(design.sizes[0], dtype=weighted.dtype)
+    classes = xp.sum(weighted, axis=0) * eye - weighted.T @ probs
     features = (design.features * by_row[:, None]).T @ design.features
-    diagonal = _diagonal_curvature(design, variances, stride, xp)
-    shared = stride * _shared_gram(design, probs, xp)
-    turned = (*xp.linalg.eigh(stride * classes), *xp.linalg.eigh(features), diagonal, shared)
-    return cast(Factors[ArrayT], turned)
+    return (*xp.linalg.eigh(stride * classes), *xp.linalg.eigh(features))
 
 
-def _invert_kronecker(
-    data: Factors[ArrayT], penalty: Float[ArrayT, " parameters"], sizes: Sizes
-) -> Factors[ArrayT]:
-    classes, turn_classes, features, turn_features, diagonal, shared = data
+def _invert_kronecker(data: tuple[ArrayT, ...], penalty: ArrayT) -> tuple[ArrayT, ...]:
+    classes, turn_classes, features, turn_features = data
     xp = _xp(classes)
-    parts = split(penalty, sizes)
-    curvature = xp.maximum(classes, 0)[:, None] * xp.maximum(features, 0) + xp.mean(parts.matrix)
+    curvature = xp.maximum(classes, 0)[:, None] * xp.maximum(features, 0) + xp.mean(penalty)
     least = _TINY * xp.max(curvature)
-    inverse = 1 / xp.maximum(curvature, xp.where(least > 0, least, 1.0))
-    diagonal_inverse = diagonal + parts.diagonal
-    diagonal_inverse = 1 / xp.where(diagonal_inverse > 0, diagonal_inverse, 1.0)
-    return (
-        turn_classes,
-        turn_features,
-        inverse,
-        diagonal_inverse,
-        _invert_shared(shared, parts.shared, xp),
-    )
+    return turn_classes, turn_features, 1 / xp.maximum(curvature, xp.where(least > 0, least, 1.0))
 
 
-def _apply_kronecker(
-    inverse: Factors[ArrayT], vector: Float[ArrayT, " parameters"], sizes: Sizes
-) -> Float[ArrayT, " parameters"]:
-    turn_classes, turn_features, middle, diagonal, shared = inverse
-    parts = split(vector, sizes)
-    turned = turn_classes.T @ parts.matrix @ turn_features
-    matrix = turn_classes @ (turned * middle) @ turn_features.T
-    xp = _xp(vector)
-    return join(Parameters(matrix, diagonal * parts.diagonal, shared @ parts.shared), xp)
+def _apply_kronecker(inverse: tuple[ArrayT, ...], matrix: ArrayT) -> ArrayT:
+    turn_classes, turn_features, middle = inverse
+    turned = turn_classes.T @ matrix @ turn_features
+    return turn_classes @ (turned * middle) @ turn_features.T
 
 
-KRONECKER = Preconditioner(_measure_kronecker, _invert_kronecker, _apply_kronecker, 40)
+KRONECKER = _with_diagonal(_measure_kronecker, _invert_kronecker, _apply_kronecker)
 
 
 BOTH = Preconditioner(
-    lambda design, probs: (_measure_blocks(design, probs), _measure_kronecker(design, probs)),
-    lambda data, *rest: (_invert_blocks(data[0], *rest), _invert_kronecker(data[1], *rest)),
-    lambda both, *rest: 0.5 * (_apply_blocks(both[0], *rest) + _apply_kronecker(both[1], *rest)),
+    lambda *rows: (BLOCKS.measure(*rows), KRONECKER.measure(*rows)),
+    lambda data, *rest: (BLOCKS.invert(data[0], *rest), KRONECKER.invert(data[1], *rest)),
+    lambda both, *rest: 0.5 * (BLOCKS.apply(both[0], *rest) + KRONECKER.apply(both[1], *rest)),
     40,
 )

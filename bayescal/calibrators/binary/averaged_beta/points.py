@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 
 from bayescal._core.arrays import namespace
@@ -10,6 +12,11 @@ from bayescal.calibrators.binary.averaged_beta.regressions import FAR, TAILS, No
 from bayescal.data.order.equal_rows import is_first
 from bayescal.data.rows import Rows, Source
 from bayescal.regression.binary.compress import count_in_bins, gauss_points
+
+#: Arrays by their axes.
+PerRow: TypeAlias = 'Float[np.ndarray, " rows"]'
+PerScore: TypeAlias = 'Float[np.ndarray, " distinct"]'
+
 
 #: More distinct scores than this are summarized by cells, which hold at most this proportion of a
 #: class and have at most this width in asinh of the log odds.
@@ -25,39 +32,27 @@ _DIGITS = 10
 def summarize(rows: Source) -> Points:
     """Summarize log odds (n,), labels 0 and 1 and weights by a limited number of points."""
     if rows.n > MAX_SORTED_ROWS:
-        return _summarize_bins(rows)
-    z, y, weights = rows.mapped(clip, FAR).all()
-    z = np.asarray(z)
-    order = np.lexsort((weights, y, z))
-    z, weights = z[order], weights[order]
-    positives = weights * y[order]
-    starts = np.flatnonzero(is_first(z))
-    weight, positive = np.add.reduceat(weights, starts), np.add.reduceat(positives, starts)
-    return _limit_points(z[starts], weight, positive)
-
-
-def _summarize_bins(rows: Source) -> Points:
-    """Count rows in bins about 1e-4 wide, and summarize these by a limited number of points."""
-    means, y, weight = count_in_bins(rows, _BINS, FAR)
-    # Sums in different orders differ in their last digits, which must not separate equal means.
-    z = np.round(means, _DIGITS)
-    order = np.argsort(z, kind="stable")
-    return _limit_points(z[order], weight[order], (weight * y)[order])
+        # Bins are about 1e-4 wide. Sums in different orders differ in their last digits, which must
+        # not separate equal means.
+        means, y, weights = count_in_bins(rows, _BINS, FAR)
+        z = np.round(means, _DIGITS)
+        order = np.argsort(z, kind="stable")
+        z, weights, positives = z[order], weights[order], (weights * y)[order]
+    else:
+        z, y, weights = rows.mapped(clip, FAR).all()
+        z = np.asarray(z)
+        order = np.lexsort((weights, y, z))
+        z, weights = z[order], weights[order]
+        starts = np.flatnonzero(is_first(z))
+        positives = np.add.reduceat(weights * y[order], starts)
+        z, weights = z[starts], np.add.reduceat(weights, starts)
+    points = Points(z, weights, positives, *_tails(z, weights))
+    return points if len(z) <= _MAX_POINTS else _condense(points)
 
 
 def clip(rows: Rows) -> Rows:
     """Clip log odds of any library to the range of probabilities."""
     return rows._replace(scores=namespace(rows.scores).clip(rows.scores, -FAR, FAR))
-
-
-def _limit_points(
-    z: Float[np.ndarray, " distinct"],
-    weight: Float[np.ndarray, " distinct"],
-    positive: Float[np.ndarray, " distinct"],
-) -> Points:
-    """Make a limited number of points from ascending distinct log odds and sums of weights."""
-    points = Points(z, weight, positive, *_tails(z, weight))
-    return points if len(z) <= _MAX_POINTS else _condense(points)
 
 
 def make_nodes(points: Points) -> tuple[Nodes | None, Nodes | None]:
@@ -72,10 +67,9 @@ def make_nodes(points: Points) -> tuple[Nodes | None, Nodes | None]:
 
 
 def _condense(points: Points) -> Points:
-    """Replace the rows in each cell of each class by the two points of Gauss's rule.
+    """Replace the rows in each cell of each class by two points with equal sums of cubic functions.
 
-    The points have the sums of cubic functions of the rows. No cell contains an outer quantile,
-    beyond which the inputs of the Gaussian process are constant.
+    No cell contains an outer quantile, beyond which the Gaussian process has constant inputs.
     """
     parts = []
     for class_weights in (points.weights - points.positives, points.positives):
@@ -89,13 +83,8 @@ def _condense(points: Points) -> Points:
 
 
 def _rule(
-    z: Float[np.ndarray, " rows"],
-    weight: Float[np.ndarray, " rows"],
-    borders: np.ndarray,
-    proportion: float,
-    width: float,
+    z: PerRow, weight: PerRow, borders: np.ndarray, proportion: float, width: float
 ) -> Float[np.ndarray, "2 nodes"]:
-    """Compute nodes and weights (2, m) for sorted rows."""
     if not len(z):
         return np.empty((2, 0))
     mass = np.cumsum(weight)
@@ -106,7 +95,7 @@ def _rule(
 
 
 def _tails(
-    distinct: Float[np.ndarray, " distinct"], weight: Float[np.ndarray, " distinct"]
+    distinct: PerScore, weight: PerScore
 ) -> tuple[Float[np.ndarray, "2 2"], Float[np.ndarray, " 2"]]:
     """Return the scores (2, 2) around the outer quantiles, and the positions (2,) between them.
 
@@ -117,9 +106,7 @@ def _tails(
     return np.stack([low, -high[::-1]]), np.array([part, 1 - rest])
 
 
-def _low_tail(
-    distinct: Float[np.ndarray, " distinct"], weight: Float[np.ndarray, " distinct"]
-) -> tuple[Float[np.ndarray, " 2"], float]:
+def _low_tail(distinct: PerScore, weight: PerScore) -> tuple[Float[np.ndarray, " 2"], float]:
     """Return the two scores (2,) around the lower quantile, and its position between them.
 
     This is NumPy's quantile if integer weights are expanded to repeated rows.

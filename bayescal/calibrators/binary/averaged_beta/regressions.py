@@ -1,8 +1,7 @@
 """Bayesian logistic regressions that are averaged over their scale, shrinkage and curvature.
 
-Scores are transformed by several inverse temperatures. The regressions at each temperature differ
-in their priors and in the Gaussian process that may curve the log odds. All are fitted together,
-as one batch with the leading axes (scales, lengths, priors).
+All are fitted as one batch with the leading axes (inverse temperatures of the scores, lengths of a
+Gaussian process that may curve the log odds, priors).
 """
 
 from __future__ import annotations
@@ -54,8 +53,7 @@ def _priors() -> tuple[
 ]:
     """Compute precisions (2, 10, 17), amplitudes (2, 10, 17) and log probabilities (2, 10).
 
-    Each length has all regressions with a Gaussian process, and half of the regressions without
-    one, which do not depend on the length. This gives batches a common shape.
+    To give batches a common shape, each length has half of the regressions without a process.
     """
     rows = []
     for variance in (0.05, 0.5):
@@ -123,8 +121,7 @@ def fit(
 ) -> FittedRegressions:
     """Fit all regressions in O(n) time and memory.
 
-    A fit to many points may start from ``coarse`` nodes and continue with finer ``nodes``; two
-    threads share the scales.
+    A fit to many points may start from ``coarse`` nodes and continue with finer ``nodes``.
     """
     center, spread = find_scale(nodes or Nodes(*points[:2]), points.positives @ points.z)
     u = center + spread * STEPS
@@ -265,8 +262,7 @@ def log_bayes_factor(points: Points, fitted: FittedRegressions) -> float:
 def find_scale(nodes: Nodes, moment: float) -> tuple[float, float]:
     """Compute the posterior mean and deviation of the logarithm of the inverse temperature.
 
-    ``moment`` is the sum of the log odds of class 1. The range of the quadrature follows from the
-    wide part of the prior.
+    ``moment`` is the sum of the log odds of class 1.
     """
     (z, weights), prior = nodes, 1 / LOG_SCALES[-1] ** 2
 
@@ -325,10 +321,9 @@ _Minimum: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, float]
 
 
 def _pairs(problem: _Problem) -> np.ndarray:
-    """Compute products (s, 2, 153, n) of all pairs of features.
+    """Compute products (s, 2, 153, n) of all pairs of features, in single precision for few rows.
 
-    They are in single precision, unless there are many rows. The Hessian is needed only for a
-    determinant and for steps, whose errors are corrected by gradients in double precision.
+    The Hessian is needed only for a determinant and for steps, whose errors gradients correct.
     """
     features, single = problem.features, problem.total < _MAX_SINGLE_PRECISION_WEIGHT
     narrow = features.astype(np.float32 if single else np.float64)
@@ -346,8 +341,7 @@ def _losses(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Compute penalized losses (s, 2, 10), their gradients, and the curvature of each row.
 
-    Without ``theta`` all coefficients are zero, so that the regressions of a scale have one line:
-    the losses and curvatures then have axes of length one.
+    Without ``theta`` all coefficients are zero, and the axes of regressions have length one.
     """
     weights, features = problem.nodes.weights, problem.features
     line = problem.offset[:, None, None]
@@ -393,10 +387,7 @@ def _hessian(pairs: np.ndarray, curvature: np.ndarray) -> np.ndarray:
 
 
 def _minimize(problem: _Problem, tolerance: float, theta: np.ndarray | None = None) -> _Minimum:
-    """Minimize all regressions together by Newton's method, from ``theta`` or zeros.
-
-    Steps that do not lower a loss are halved.
-    """
+    """Minimize all regressions together by Newton's method; steps that raise a loss are halved."""
     pairs = _pairs(problem)
 
     def evaluate(theta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -432,10 +423,7 @@ def _minimize(problem: _Problem, tolerance: float, theta: np.ndarray | None = No
 
 
 def _polish(problem: _Problem, rough: _Minimum) -> _Minimum | None:
-    """Continue from the minimum of a coarse summary, whose Hessian is nearly correct.
-
-    Returns None if steps with this Hessian do not converge.
-    """
+    """Continue with the Hessian of a coarse summary; return None if that does not converge."""
     theta, _, hessian, _ = rough
     before = np.inf
     for _ in range(_MAX_POLISHING_STEPS):

@@ -1,21 +1,15 @@
-"""Isotonic regression."""
+"""Isotonic regression, and centered isotonic regression."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from bayescal.calibrators.base.calibrator import State
-from bayescal.calibrators.binary.monotone.pooling import (
-    MonotoneCalibrator,
-    distinct_points,
-    pool_again,
-    pool_ranking,
-)
-from bayescal.calibrators.binary.monotone.posterior import count_cells
-from bayescal.data.order.ranking import Ranking
-from bayescal.data.rows import Source
+from bayescal.calibrators.binary.monotone.pooling import MonotoneCalibrator, outer_scores
+from bayescal.data.order.ranking import Groups
+from bayescal.data.rows import Rows, Source, Sums
 
 
 @dataclass(eq=False, repr=False)
@@ -32,13 +26,8 @@ class Isotonic(MonotoneCalibrator):
     Scores below the smallest score of class 1 get probability 0, and scores above the largest score
     of class 0 get 1, so a single new row on the wrong side makes the log loss infinite. With
     ``bounds="laplace"``, one row of each class is added to blocks of a single class (Laplace's rule
-    of succession), and blocks that then decrease are pooled again. The map is still non-decreasing,
-    and its values are strictly between 0 and 1.
-
-    Parameters
-    ----------
-    bounds : {"none", "laplace"}
-        Whether values may be 0 and 1 ("none"), or are kept away from them.
+    of succession), and blocks that then decrease are pooled again: values are strictly between 0
+    and 1.
 
     Attributes
     ----------
@@ -55,10 +44,9 @@ class Isotonic(MonotoneCalibrator):
     -----
     The state is ``thresholds`` (k,), ascending, the ends of the blocks, and ``values`` (k,); for
     intervals, ``cell_starts`` and ``cell_ends`` (c,), the smallest and largest scores of cells, and
-    ``cell_counts`` (2, c). Intervals take 10 to 50 ms a call.
-    Fitting n rows takes at most O(n log n) comparisons. If there are many rows with many distinct
-    scores, most rows are only counted in cells of neighboring scores; a cell is sorted only if a
-    block could end in it. Predicting takes O(log k) per score.
+    ``cell_counts`` (2, c). Intervals take 10 to 50 ms a call. Fitting n rows takes at most O(n log
+    n) comparisons, because most of many rows are only counted in cells of neighboring scores.
+    Predicting takes O(log k) per score.
 
     Fits to rows in blocks equal those in memory. They take a first pass, a pass that counts rows in
     cells, and one or two that sort the cells in which a block could end. Up to 4,194,304 rows take
@@ -80,12 +68,68 @@ class Isotonic(MonotoneCalibrator):
     [0.25, 0.5]
     """
 
-    def _fit(self, rows: Source, seed: int) -> State:
-        ranking = Ranking(rows)
-        starts, values = pool_ranking(ranking)
-        groups, cells = ranking.groups, count_cells(rows, ranking)
-        if self.bounds == "laplace":
-            starts, values = pool_again(groups, starts)
-        ends = np.append(starts[1:], len(groups.weight)) - 1
-        thresholds = np.stack([groups.lowest[starts], groups.highest[ends]], axis=1).ravel()
-        return {**distinct_points(thresholds, values.repeat(2)), **cells}
+    def _ends_of_blocks(
+        self, rows: Source, groups: Groups, starts: np.ndarray, values: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return outer_scores(groups, starts)
+
+
+@dataclass(eq=False, repr=False)
+class CenteredIsotonic(MonotoneCalibrator):
+    r"""Centered isotonic regression: straight lines through the centers of the isotonic blocks.
+
+    Every block of isotonic regression, merged with neighbors of equal value, becomes one point: its
+    value at
+
+    .. math:: \bar s_b = \frac{\sum_{i \in b} w_i s_i}{\sum_{i \in b} w_i}.
+
+    The map is linear between these points, thus strictly increasing, and constant outside. A first
+    block of value 0 and a last block of value 1 keep both ends, because no probability is more
+    extreme; with ``bounds="laplace"`` there are none. Fewer scores share a probability than in
+    isotonic regression, and the error is smaller if the true map increases.
+
+    Attributes
+    ----------
+    thresholds_, values_ : arrays
+        The map is linear between these points.
+
+    Notes
+    -----
+    The state is ``thresholds`` (k,), ascending, and ``values`` (k,). Fitting n rows takes
+    at most O(n log n), predicting O(log k) per score. Rows in blocks take the passes of
+    :class:`Isotonic`, and one more for the centers if there are more than 4,194,304 rows.
+
+    References
+    ----------
+    A. P. Oron and N. Flournoy (2017), Centered isotonic regression: point and interval estimation
+    for dose-response studies.
+
+    Examples
+    --------
+    >>> import bayescal as bc
+    >>> p, y = [0.1, 0.3, 0.4, 0.6, 0.8, 0.9], [0, 1, 0, 1, 0, 1]
+    >>> bc.CenteredIsotonic().fit(p, y).predict_proba([0.4, 0.6])[:, 1].round(2).tolist()
+    [0.35, 0.6]
+    """
+
+    def _ends_of_blocks(
+        self, rows: Source, groups: Groups, starts: np.ndarray, values: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        lowest, highest = outer_scores(groups, starts)
+        weight = np.add.reduceat(groups.weight, starts)
+        if groups.whole.any():
+            center = rows.total(partial(_centers, lowest, weight))["center"]
+        else:
+            # Divide weights before summing, so that sums of scores do not overflow.
+            proportion = groups.weight / weight.repeat(np.diff(starts, append=len(groups.weight)))
+            center = np.add.reduceat(proportion * groups.lowest, starts)
+        center = np.clip(center, lowest, highest)
+        at_limit = (values == 0) | (values == 1)
+        return np.where(at_limit, lowest, center), np.where(at_limit, highest, center)
+
+
+def _centers(lowest: np.ndarray, weight: np.ndarray, rows: Rows) -> Sums:
+    """Sum the contributions of rows to the mean score of every block of known weight."""
+    block = np.searchsorted(lowest, rows.scores, side="right") - 1
+    contributions = rows.weights / weight[block] * rows.scores
+    return {"center": np.bincount(block, contributions, len(lowest))}

@@ -12,8 +12,11 @@ import numpy as np
 
 from bayescal._core.arrays import XArray
 from bayescal.calibrators.base.calibrator import State
-from bayescal.calibrators.binary.monotone.base import OrderCalibrator
-from bayescal.calibrators.binary.monotone.pooling import distinct_points, interpolate
+from bayescal.calibrators.binary.monotone.pooling import (
+    OrderCalibrator,
+    distinct_points,
+    interpolate,
+)
 from bayescal.data.order.equal_rows import is_first
 from bayescal.data.order.ranking import Groups, distinct_scores
 from bayescal.data.rows import Source
@@ -63,9 +66,9 @@ class NearIsotonic(OrderCalibrator):
 
     The state is ``thresholds`` (k,), ascending, and ``values`` (k,); with "bic" also ``strengths``
     (m,) and ``model_weights`` (m,). Fitting g distinct scores takes O(g log g) for sorting and O(b)
-    for every meeting of b different values; there were about 500 meetings for 10,000 random rows
-    and 3,000 to 5,500 for 100,000. Predicting takes O(log k) per score. Rows in blocks take two
-    passes, and may have at most 4,194,304 distinct scores.
+    for each of several hundred to thousands of meetings of b different values. Predicting takes
+    O(log k) per score. Rows in blocks take two passes, and may have at most 4,194,304 distinct
+    scores.
 
     References
     ----------
@@ -111,8 +114,7 @@ class NearIsotonic(OrderCalibrator):
 class _Solution(NamedTuple):
     """A solution with b different neighboring values, at a strength where some have just met.
 
-    Until the next meeting, values change by their slopes per unit of strength: a block moves toward
-    the neighbors with which it is in the wrong order.
+    Until the next meeting, values change by their slopes per unit of strength.
     """
 
     strength: float

@@ -11,8 +11,7 @@ from bayescal._core.arrays import AnyArray, AnyModel, ArrayLike, XArray, namespa
 from bayescal._core.binning import take_step
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.calibrators.base.calibrator import State
-from bayescal.calibrators.binary.monotone.base import OrderCalibrator
-from bayescal.calibrators.binary.monotone.pooling import pool_ranking
+from bayescal.calibrators.binary.monotone.pooling import OrderCalibrator, pool_ranking
 from bayescal.data.order.ranking import Groups, Ranking, equal_scores
 from bayescal.data.rows import Source
 from bayescal.data.scores import two_columns
@@ -45,19 +44,17 @@ class VennAbers(OrderCalibrator):
     Both values are exact at every score, not approximated on a grid. Let :math:`P_l` be the
     cumulative weight and weight of class 1 of the l lowest distinct scores. For l in a block of the
     isotonic regression of the rows alone, let :math:`\varphi(l)` be the smallest slope from
-    :math:`P_l - (1, 1)` to the end of that block or of a later one. Then :math:`p_1` of a new
-    score above l distinct scores is the maximum of :math:`\varphi(0), \dots, \varphi(l)`. All
-    values therefore follow from tangents to one convex chain, by binary search. :math:`p_0` follows
-    in the same way from the other side.
+    :math:`P_l - (1, 1)` to the end of that block or of a later one. Then :math:`p_1` of a new score
+    above l distinct scores is the maximum of :math:`\varphi(0), \dots, \varphi(l)`. :math:`p_0`
+    follows in the same way from the other side.
 
     The state is ``thresholds`` (k,), the scores at which a value changes, ``highest`` (k,), the
     largest score that ties with each up to rounding, ``lower`` (k + 1,) and ``upper`` (k + 1,), the
-    values of :math:`p_0` and :math:`p_1` between thresholds. At a threshold
-    :math:`p_0` is already the next value, and :math:`p_1` still the previous one. Scores within one
-    step of single precision of a threshold count as equal to it, unless thresholds are about as
-    close, so that scores in single and in double precision give equal predictions. Probabilities
-    count as equal if they or their distances to 1 do: 1 - 1e-12 counts as 1, and 1e-12 as 0.
-    Fitting n rows takes O(n log n), predicting O(log k) per score.
+    values of :math:`p_0` and :math:`p_1` between thresholds. At a threshold :math:`p_0` is already
+    the next value, and :math:`p_1` still the previous one. Scores within one step of single
+    precision of a threshold count as equal to it, unless thresholds are about as close.
+    Probabilities count as equal if they or their distances to 1 do: 1 - 1e-12 counts as 1, and
+    1e-12 as 0. Fitting n rows takes O(n log n), predicting O(log k) per score.
 
     Fits to at most 4,194,304 rows in blocks equal those in memory; two passes collect the distinct
     scores. More rows are counted in cells, which are sorted if a block of the isotonic regression

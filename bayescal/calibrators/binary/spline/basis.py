@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, XArray, namespace, search
 from bayescal._core.shapes import Float
-
-if TYPE_CHECKING:
-    from scipy.interpolate import BSpline, CubicSpline
 
 #: Arrays by their axes.
 Knots: TypeAlias = 'Float[np.ndarray, " knots"]'
@@ -104,10 +101,9 @@ def make_basis(
 
 
 def _unit_functions(knots: np.ndarray, penalty: Penalty) -> tuple[_Functions, _Functions]:
-    """Return two functions of points (m,): unpenalized columns, and penalized columns (m, p).
+    """Return functions of points (m,): unpenalized columns, and penalized columns (m, p).
 
-    The penalty is the sum of squared coefficients of the penalized columns. Together the columns
-    span the natural cubic splines.
+    Together they span the natural cubic splines; the penalty is a sum of squared coefficients.
     """
     from scipy.linalg import solve_triangular
 
@@ -127,7 +123,13 @@ def _unit_functions(knots: np.ndarray, penalty: Penalty) -> tuple[_Functions, _F
         # Second derivatives are linear between knots.
         ends = np.concatenate([knots[:1], knots, knots[-1:]])
         spline = BSpline(ends, np.eye(k)[:, 1:-1], 1).antiderivative(2)
-        return _straight_outside(spline, knots, x)
+        # Splines are linear outside the knots.
+        inside = np.clip(x, knots[0], knots[-1])
+        result = spline(inside)
+        outside = np.flatnonzero(x != inside)
+        if outside.size:
+            result[outside] += (x - inside)[outside, None] * spline(inside[outside], 1)
+        return result
 
     if penalty == "symmetric":
         root = np.linalg.qr(_both_ends(knots), mode="r") if k > 1 else np.ones((1, 1))
@@ -154,10 +156,9 @@ def _unit_functions(knots: np.ndarray, penalty: Penalty) -> tuple[_Functions, _F
 def _both_ends(knots: Knots) -> np.ndarray:
     """Compute a matrix (2k - 2, k - 1) whose square is the mean of two penalties.
 
-    These are the published penalty, of the coefficients of the basis without its constant, and the
-    penalty for the mirrored basis. Columns are the mean slope of both ends and the second
-    derivatives at the inner knots. The coefficients are a slope at one end, and one sixth of the
-    jumps of the third derivative times the distance to the other end.
+    These are the published one, of the coefficients of the basis without its constant, and that of
+    the mirrored basis: a slope at one end, and one sixth of the jumps of the third derivative times
+    the distance to the other. Columns are the mean slope of both ends and inner second derivatives.
     """
     k, h = len(knots), np.diff(knots)
     second = np.eye(k)[:, 1:-1]
@@ -179,18 +180,6 @@ def _natural(knots: Knots, x: Points) -> Float[np.ndarray, "points knots-1"]:
     cubes = np.maximum(x[:, None] - knots, 0) ** 3
     d = (cubes[:, :-1] - cubes[:, -1:]) / (last - knots[:-1])
     return np.concatenate([x[:, None], d[:, :-1] - d[:, -1:]], axis=1)
-
-
-def _straight_outside(
-    spline: BSpline | CubicSpline, knots: Knots, x: Points
-) -> Float[np.ndarray, "points functions"]:
-    """Evaluate a spline at x (m,): (m, p); it is linear outside the knots."""
-    inside = np.clip(x, knots[0], knots[-1])
-    result = spline(inside)
-    outside = np.flatnonzero(x != inside)
-    if outside.size:
-        result[outside] += (x - inside)[outside, None] * spline(inside[outside], 1)
-    return result
 
 
 def second_derivatives(

@@ -22,7 +22,7 @@ from bayescal.calibrators.binary.spline.basis import (
     second_derivatives,
 )
 from bayescal.calibrators.binary.spline.points import (
-    ScaledColumns,
+    Destandardize,
     choose_strength,
     draw_averaged,
     grid_of,
@@ -64,26 +64,21 @@ class Spline(LogOddsCalibrator):
     :math:`\tfrac\lambda2 \sum_k \theta_k^2` over all coefficients of the natural cubic basis but
     the constant. That basis begins at the left end, so exchanging the classes changes
     probabilities, by up to 0.3 with 300 rows. The default "symmetric" is the mean of that penalty
-    and of the penalty for the mirrored basis. Its log loss is equal within standard errors, and
-    exchanging the classes exchanges probabilities exactly. "curvature" is
-    :math:`\tfrac\lambda2 \int f''(x)^2 dx`, which does not penalize the slope. The fit uses another
-    basis of this space, whose functions are orthogonal on the data and in which each penalty is a
-    sum of squares. The 30 smoothest functions are used. Knots closer than 1e-6 of the range are
-    merged.
+    and of the penalty for the mirrored basis: its log loss is equal within standard errors, and
+    exchanging the classes exchanges probabilities exactly. "curvature" is :math:`\tfrac\lambda2
+    \int f''(x)^2 dx`, which does not penalize the slope. Only the 30 smoothest of functions that
+    are orthogonal on the data are used. Knots closer than 1e-6 of the range are merged.
 
     Cross-validated log loss chooses the strength from 17 candidates, or 25 for few distinct scores.
     Scores are first summarized by at most 512 points of equal weight. Rows of equal score and label
     share a fold, unless they count for more than one row and the score has both labels, or for more
-    than one twentieth of all rows. Folds are drawn within each class, by a fixed seed, in ascending
-    order of scores for the second class and in descending order for the first.
+    than one twentieth of all rows. Folds are drawn within each class, by a fixed seed.
 
     Parameters
     ----------
     rescale : {"logit", "compact_logit", None}
         Argument of the spline: the logit of the probability, its :func:`compact_logit`, or the
-        probability itself, as published. The published argument is too stiff where probabilities
-        are near 0 or 1: in ten simulated truths with 1,000 rows, the log loss exceeds that of the
-        true probabilities by 0.0034 to 0.0366 with it, and by 0.0029 to 0.0070 with the logit.
+        probability itself, as published, which is too stiff where probabilities are near 0 or 1.
     knots : int or sequence of float
         The maximal number of knots, which are quantiles of the distinct scores; or the knots, three
         or more probabilities.
@@ -95,20 +90,20 @@ class Spline(LogOddsCalibrator):
         Number of folds of cross-validation.
     rule : {"one_se", "best"}
         Rule of cross-validation: the largest strength whose log loss exceeds the minimum by at most
-        one standard error of the difference; or the strength with the minimum, as published. The
-        first overfits less if there are few rows.
+        one standard error of the difference, which overfits less if there are few rows; or the
+        strength with the minimum, as published.
     strengths : sequence of float, optional
         Candidates of cross-validation, instead of the default grid.
     epsilon : float or "auto"
         In (0, 1/2). The compact logit is the identity outside [epsilon, 1 - epsilon]; the logit
         clips probabilities to this interval. For the compact logit, "auto" is the published
-        :math:`10^{r-1}` with :math:`r = \lfloor \log_{10} \min_{p < 1} (1 - p) \rfloor`, which
-        depends on one end only. For the logit, it is half the power of two closest to the smallest
-        distance of a score from 0 or 1, and at most 1e-4.
+        :math:`10^{r-1}` with :math:`r = \lfloor \log_{10} \min_{p < 1} (1 - p) \rfloor`. For the
+        logit, it is half the power of two closest to the smallest distance of a score from 0 or 1,
+        and at most 1e-4.
     unity_prior_weight : float
-        Weight in rows of a prior that draws the curve toward the identity. Its rows have 135
-        probabilities, most of them in [0.01, 0.99], and the labels that these probabilities imply.
-        Cross-validation never holds them out.
+        Weight in rows of a prior that draws the curve toward the identity: 135 probabilities, most
+        of them in [0.01, 0.99], with the labels that they imply. Cross-validation never holds them
+        out.
 
     Attributes
     ----------
@@ -122,21 +117,19 @@ class Spline(LogOddsCalibrator):
     Published algorithms: ``Spline(None, penalty="coefficients", rule="best")`` is algorithm 1. With
     ``rescale="compact_logit"`` it is algorithm 2, inside ``OneVsRest`` algorithm 3, and inside
     ``CalibratedClassifier(cv=5)`` algorithm 4. The author's package splinecalib 0.0.13 is similar
-    to ``Spline("logit", 30, "coefficients", rule="best", unity_prior_weight=20)``; it differs by a
-    random sample of knots besides 0.1, 0.2, ..., 0.9, a penalized intercept, a single held-out
-    fold, and a :math:`\lambda` that is larger by the factor k / (2n) for k knots and n rows.
+    to ``Spline("logit", 30, "coefficients", rule="best", unity_prior_weight=20)``; it differs by
+    random knots, a penalized intercept, a single held-out fold, and a :math:`\lambda` that is
+    larger by the factor k / (2n) for k knots and n rows.
 
     With ``inference="laplace"`` and ``strength="cv"`` the posterior is averaged over the candidate
     strengths: the number of draws of each normal approximation is proportional to the square root
-    of its evidence, computed on at most 512 points that summarize the rows. Intervals and posterior
-    means therefore do not depend on the strength that cross-validation chose. A fixed strength and
-    "nuts" treat the strength as known. In simulations with 20, 100 and 1,000 rows, intervals of
-    level 0.9 covered 85 to 98 % of calibrated, straight, bent and constant log odds, on average
-    over the scores, and 90, 77 and 91 % of log odds with a wave, which are smoothed
+    of its evidence. Intervals and posterior means therefore do not depend on the strength that
+    cross-validation chose. A fixed strength and "nuts" treat the strength as known. In simulations
+    intervals of level 0.9 covered 85 to 98 % of log odds without a wave, and 77 to 91 % with one
     (``benchmarks/coverage_bands.py``).
 
-    O(n log n + n) time to fit, with 30 columns; O(m) to apply. Rows in blocks take two passes,
-    which collect at most 4,194,304 distinct scores; the remaining steps use these in memory.
+    O(n log n) time to fit, with 30 columns; O(m) to apply. Rows in blocks take two passes, which
+    collect at most 4,194,304 distinct scores.
 
     References
     ----------
@@ -214,7 +207,10 @@ class Spline(LogOddsCalibrator):
     def _rows_to_fit(self, rows: Source) -> Source:
         # All steps of the fit treat rows of equal score and label as one row.
         merged = sort_rows(*merged_rows(rows, "Spline"))
-        return super()._rows_to_fit(self._with_prior(merged))
+        if self.unity_prior_weight:
+            prior = *_PRIOR[:2], float(self.unity_prior_weight) * _PRIOR[2]
+            merged = Rows(*(np.concatenate(pair) for pair in zip(merged, prior, strict=True)))
+        return super()._rows_to_fit(merged)
 
     def _condensed(self, state: State, rows: Source) -> Source:
         """Replace very many rows by points with equal sums of the basis functions.
@@ -254,26 +250,17 @@ class Spline(LogOddsCalibrator):
         points = summarize(*sort_rows(scores, y, weights), 1)
         mass = points.weights[0]
 
-        def target(strength: float) -> tuple[ScaledColumns, Target]:
+        def target(strength: float) -> tuple[Destandardize, Target]:
             candidate = {**state, "strength": np.asarray(strength)}
             summary = Rows(points.x, points.positives[0] / mass, mass)
             _, basis, design = self._standardized_design(candidate, summary)
-            return basis, Target(design, np.zeros(len(basis.positive)), basis.prior)
+            target = Target(design, np.zeros(len(basis.positive)), basis.prior)
+            return basis.destandardize, target
 
         return one_chain(*draw_averaged(map(target, grid), self.num_samples, seed))
 
-    def _with_prior(self, rows: Rows) -> Rows:
-        """Append the rows of the prior."""
-        if not self.unity_prior_weight:
-            return rows
-        prior = *_PRIOR[:2], float(self.unity_prior_weight) * _PRIOR[2]
-        return Rows(*(np.concatenate(pair) for pair in zip(rows, prior, strict=True)))
-
+    @single_threaded_blas()
     def _prepare(self, rows: Rows) -> State:
-        with single_threaded_blas():
-            return self._choose(rows)
-
-    def _choose(self, rows: Rows) -> State:
         """Choose knots, basis and strength."""
         scores, y, weights = rows
         count = len(y) - (len(_PRIOR[0]) if self.unity_prior_weight else 0)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,9 @@ _NEGLIGIBLE = 20.0
 #: Largest proportion of all weight that rows of equal score and label may have to share a fold:
 #: if the score has one label, and if it has both.
 _MAX_PROPORTIONS = 1 / 20, 1 / (1 << 20)
+
+
+Destandardize: TypeAlias = Callable[[np.ndarray], np.ndarray]
 
 
 class FoldedPoints(NamedTuple):
@@ -164,23 +167,17 @@ def grid_of(roughness: np.ndarray, total: float, candidates: Sequence[float] | N
     return grid
 
 
-class ScaledColumns(Protocol):
-    """Columns in units in which their coefficients are of one size."""
-
-    def destandardize(self, theta: np.ndarray) -> np.ndarray: ...
-
-
 def draw_averaged(
-    targets: Iterable[tuple[ScaledColumns, Target]], num_samples: int, seed: int
+    targets: Iterable[tuple[Destandardize, Target]], num_samples: int, seed: int
 ) -> tuple[np.ndarray, int]:
     """Draw (num_samples, p) from normal approximations; also return the worst status of fits.
 
-    ``targets`` are bases and posteriors for candidate strengths, largest first. The number of draws
-    of a candidate is proportional to the square root of its evidence, because the evidence trusts a
-    single strength too much if it describes the curve only roughly.
+    ``targets`` are posteriors for candidate strengths, largest first, with functions that convert
+    to coefficients of the original columns. Candidates get draws in proportion to the square root
+    of their evidence, which trusts one strength too much if it describes the curve only roughly.
     """
     fits, evidence, status = [], [], 0
-    for basis, target in targets:
+    for destandardize, target in targets:
         mode, hessian = find_mode(target)
         factor = triangle(hessian)
         evidence.append(np.linalg.slogdet(factor)[1] - float(mode.value))
@@ -188,18 +185,16 @@ def draw_averaged(
             # Smaller strengths have even less evidence, and their fits take many steps.
             evidence.pop()
             break
-        fits.append((basis, mode, factor))
+        fits.append((destandardize, mode, factor))
     weights = np.exp(_POWER * (np.array(evidence) - np.max(evidence)))
     half = -(-num_samples // 2)
     ends = np.round(np.cumsum(weights) / weights.sum() * half).astype(int)
     counts = np.diff(ends, prepend=0)
     noise = np.random.default_rng(seed).normal(size=(half, len(fits[0][2])))
     parts = []
-    for (basis, mode, factor), stop, count in zip(fits, ends, counts, strict=True):
+    for (destandardize, mode, factor), stop, count in zip(fits, ends, counts, strict=True):
         deviation = noise[stop - count : stop] @ factor.T
-        parts.append(
-            basis.destandardize(np.stack([mode.x + deviation, mode.x - deviation], axis=1))
-        )
+        parts.append(destandardize(np.stack([mode.x + deviation, mode.x - deviation], axis=1)))
         status = max(status, int(mode.status) if count else 0)
     draws = np.concatenate(parts).reshape(-1, parts[0].shape[-1])
     return draws[:num_samples], status

@@ -67,9 +67,7 @@ class Decision(Calibrator):
         Borders of the parts. Decisions have hard borders, and the worst hard partition is a few
         percent worse than the worst soft one. "hard" searches for it from three soft partitions, by
         exact searches along lines, and takes two to six times as long. Soft corrections give
-        continuous probabilities. With three classes and a known smooth truth they had a smaller log
-        loss (0.8271 instead of 0.8316 after ten steps) and no larger hard violation on other rows;
-        with the ten classes of a network both were similar.
+        continuous probabilities, and had a smaller log loss on simulated data.
     random_state : int, RandomState or None
         Seed of the starts of the searches.
 
@@ -82,25 +80,22 @@ class Decision(Calibrator):
 
     Notes
     -----
-    No step raises the Brier score on the data of the fit: it falls by
-    :math:`\sum_i \bar E[b_i] \lVert a_i \rVert^2` or more, with corrections a. The log loss may
-    increase. The published results first apply a temperature.
+    No step raises the Brier score on the data of the fit; the log loss may increase. The published
+    results first apply a temperature.
 
-    Starts are drawn for the classes in the order of weighted means of their scores and labels, so
-    that permuting the columns changes nothing unless these means are equal for two classes.
+    Starts are drawn for the classes in the order of weighted means of their scores and labels:
+    permuting the columns changes nothing unless these are equal for two classes.
 
     The state is ``directions`` (t, d, k), ``offsets`` (t, d), ``adjustments`` (t, d, k), ``crop``;
-    ``violations`` (t,); ``briers`` (t + 1,) before and after each step, the last of which is
-    ``objective``; and ``cv_briers`` after cross-validation. ``status`` is LIMIT if a positive
-    tolerance was not reached. O(n k d) for each of t x 100 x 8 gradients (8 random starts); memory
-    O(n k). Hard partitions take another O(n (k d + log n)) for each of t x 24 k lines or more,
-    times d for d > 2. Predictions take O(t k d). Predictions of rows on a hard border may differ
-    between libraries and precisions.
+    ``violations`` (t,); ``briers`` (t + 1,), the last of which is ``objective``; and ``cv_briers``
+    after cross-validation. ``status`` is LIMIT if a positive tolerance was not reached. O(n k d)
+    for each of t x 100 x 8 gradients (8 random starts); memory O(n k). Hard partitions take another
+    O(n (k d + log n)) for each of t x 24 k lines or more, times d for d > 2. Predictions take O(t k
+    d); those of rows on a hard border may differ between libraries and precisions.
 
     For rows in blocks, partitions are searched on 262,144 evenly drawn rows (fewer for more than 16
-    classes), with a pass for each step and three more. Corrections, violations and Brier scores use
-    all rows. If the drawn rows are all rows, the result equals that of rows in memory.
-    ``steps="cv"`` needs all rows at once.
+    classes), with a pass for each step and three more; all else uses all rows. ``steps="cv"`` needs
+    all rows at once.
 
     References
     ----------
@@ -146,30 +141,22 @@ class Decision(Calibrator):
     def _fit(self, rows: Source, seed: int) -> State:
         order = order_of_classes(rows)
         rows, state = rows.mapped(partial(_in_order, order), rows.largest), dict[str, np.ndarray]()
-        if self.steps == "cv":
+        steps = self.steps
+        if steps == "cv":
             state["cv_briers"] = self._cross_validate(rows.all(), seed)
-        return {**state, **self._boost(rows, rows.sample, order, state, seed)}
-
-    @property
-    def _hard(self) -> bool:
-        return self.partition == "hard"
-
-    def _boost(
-        self, rows: Source, sample: Rows, order: np.ndarray, chosen: State, seed: int
-    ) -> State:
-        """Make the steps on rows whose classes are in a canonical order; return the state."""
-        steps = int(np.argmin(chosen["cv_briers"])) if chosen else self.steps
-        path = _BoostingSteps(self.decisions, self._hard, rows, sample, seed)
-        for _ in range(int(steps)):
+            steps = int(np.argmin(state["cv_briers"]))
+        path = _BoostingSteps(self.decisions, self._hard, rows, rows.sample, seed)
+        for _ in range(steps):
             if not path.advance(self.tolerance):
                 break
         briers = path.end()
         count, d, k = len(path.steps), self.decisions, len(order)
-        reached = self.tolerance == 0 or self.steps == "cv" or count < int(steps)
+        reached = self.tolerance == 0 or self.steps == "cv" or count < steps
         parts = zip(*path.steps, strict=True) if count else [(), (), ()]
         directions, offsets, adjustments = (np.array(part) for part in parts)
         column = np.argsort(order)
         return {
+            **state,
             "crop": np.asarray(self._least(k)),
             "directions": directions.reshape(count, d, k)[..., column],
             "offsets": offsets.reshape(count, d),
@@ -180,6 +167,10 @@ class Decision(Calibrator):
             "n_iter": np.asarray(count),
             "status": np.asarray(int(Status.CONVERGED if reached else Status.LIMIT)),
         }
+
+    @property
+    def _hard(self) -> bool:
+        return self.partition == "hard"
 
     def _least(self, k: int) -> float:
         return min(crop_floor(self.crop, k), 1 / k)

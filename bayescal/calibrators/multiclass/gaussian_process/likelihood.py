@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,13 @@ from bayescal.calibrators.multiclass.scale import ScaleLoss, fit_inverse
 from bayescal.data.rows import Rows
 from bayescal.regression.binary.posterior import sample_whitened, triangle
 from bayescal.regression.draws import Draws
+
+#: Arrays by their axes.
+NodeMatrix: TypeAlias = 'Float[np.ndarray, "nodes nodes"]'
+PerNode: TypeAlias = 'Float[np.ndarray, " nodes"]'
+RowsByClass: TypeAlias = 'Float[np.ndarray, "rows classes"]'
+CellFactors: TypeAlias = 'Float[np.ndarray, "cells nodes nodes"]'
+
 
 #: Number of nodes; the deviation from the identity is linear between them.
 NODES = 25
@@ -41,7 +48,7 @@ class FittedProcesses(NamedTuple):
     #: Most probable deviations (c, 25) at the nodes, and factors F (c, 25, 25): F F' is their
     #: covariance by Laplace's approximation.
     modes: Float[np.ndarray, "cells nodes"]
-    factors: Float[np.ndarray, "cells nodes nodes"]
+    factors: CellFactors
     #: Log evidence of the mixture with equal prior probabilities.
     log_evidence: float
     iterations: int
@@ -49,9 +56,7 @@ class FittedProcesses(NamedTuple):
 
 
 def best_inverse(
-    logits: Float[np.ndarray, "rows classes"],
-    y: Int[np.ndarray, " rows"],
-    weights: Float[np.ndarray, " rows"],
+    logits: RowsByClass, y: Int[np.ndarray, " rows"], weights: Float[np.ndarray, " rows"]
 ) -> float:
     """Compute the most probable inverse temperature s, where log s ~ N(0, 1.5**2).
 
@@ -76,7 +81,7 @@ def best_inverse(
         return float(np.exp(u)) / unit
 
 
-def place_nodes(smoothing: float, k: int) -> Float[np.ndarray, " nodes"]:
+def place_nodes(smoothing: float, k: int) -> PerNode:
     """Return evenly spaced nodes (25,) for log probabilities of at least log(e / k)."""
     return np.linspace(np.log(smoothing / k), 0.0, NODES)
 
@@ -89,9 +94,7 @@ def hats(nodes: XArray, x: XArray) -> XArray:
     return xp.clip(1 - xp.abs(clipped - nodes) / step, 0.0, 1.0)
 
 
-def factorize(
-    nodes: Float[np.ndarray, " nodes"], amplitude: float, length: float
-) -> Float[np.ndarray, "nodes nodes"]:
+def factorize(nodes: PerNode, amplitude: float, length: float) -> NodeMatrix:
     """Compute a factor A (25, 25) of the prior covariance A A' of deviations at the nodes."""
     distance = (nodes[:, None] - nodes) / length
     kernel = np.exp(-(distance**2) / 2) + _JITTER * np.eye(NODES)
@@ -106,17 +109,13 @@ class Likelihood:
         n, k = rows.scores.shape
         self._parts = [rows.take(part) for part in slices(n, max(1, _BLOCK // max(k, NODES)))]
 
-    def __call__(self, h: Float[np.ndarray, " nodes"]) -> QuadraticModel[np.ndarray]:
+    def __call__(self, h: PerNode) -> QuadraticModel[np.ndarray]:
         """Compute the value, the gradient (25,) and the Hessian (25, 25)."""
-        value, gradient, hessian = 0.0, np.zeros(NODES), np.zeros((NODES, NODES))
-        for part in self._parts:
-            terms = self._terms(h, part)
-            value, gradient, hessian = (value + terms[0], gradient + terms[1], hessian + terms[2])
+        terms = (self._terms(h, rows) for rows in self._parts)
+        value, gradient, hessian = map(sum, zip(*terms, strict=True))
         return QuadraticModel(np.asarray(value), gradient, hessian)
 
-    def _terms(
-        self, h: Float[np.ndarray, " nodes"], rows: Rows
-    ) -> tuple[float, Float[np.ndarray, " nodes"], Float[np.ndarray, "nodes nodes"]]:
+    def _terms(self, h: PerNode, rows: Rows) -> tuple[float, PerNode, NodeMatrix]:
         x, y, weights = rows
         node, part = locate(self.nodes, x)
         row = np.arange(len(y))
@@ -129,10 +128,7 @@ class Likelihood:
         probs /= total
 
         def sum_at_nodes(
-            index: np.ndarray,
-            lower: np.ndarray,
-            upper: np.ndarray,
-            m: int,
+            index: np.ndarray, lower: np.ndarray, upper: np.ndarray, m: int
         ) -> np.ndarray:
             sums = np.bincount(index, lower, m)
             sums[1:] += np.bincount(index, upper, m)[:-1]
@@ -147,11 +143,8 @@ class Likelihood:
         gradient = weights @ mean - sum_at_nodes(
             label_node, weights * (1 - label_part), weights * label_part, NODES
         )
-        index, upper_part, probs = (
-            node.ravel(),
-            upper_part * weights[:, None],
-            probs * weights[:, None],
-        )
+        index = node.ravel()
+        upper_part, probs = upper_part * weights[:, None], probs * weights[:, None]
         square = upper_part * part
         across = np.bincount(index, (upper_part - square).ravel(), NODES)[:-1]
         lower = (probs - 2 * upper_part + square).ravel()
@@ -160,9 +153,7 @@ class Likelihood:
         return value, gradient, hessian - (mean * weights[:, None]).T @ mean
 
 
-def locate(
-    nodes: Float[np.ndarray, " nodes"], x: Float[np.ndarray, "rows classes"]
-) -> tuple[Int[np.ndarray, "rows classes"], Float[np.ndarray, "rows classes"]]:
+def locate(nodes: PerNode, x: RowsByClass) -> tuple[Int[np.ndarray, "rows classes"], RowsByClass]:
     """Return the index of the last node before x, and the fraction of the way to the next."""
     along = np.clip((x - nodes[0]) / (nodes[1] - nodes[0]), 0, NODES - 1)
     node = np.minimum(along.astype(np.intp), NODES - 2)
@@ -194,10 +185,7 @@ def fit_cells(likelihood: Likelihood) -> FittedProcesses:
 
 
 def _fit(
-    likelihood: Likelihood,
-    a: Float[np.ndarray, "nodes nodes"],
-    center: Float[np.ndarray, " nodes"],
-    expansion: QuadraticModel[np.ndarray],
+    likelihood: Likelihood, a: NodeMatrix, center: PerNode, expansion: QuadraticModel[np.ndarray]
 ) -> tuple[Minimum[np.ndarray], QuadraticModel[np.ndarray], QuadraticModel[np.ndarray]]:
     """Find the mode of v, where h = A v and v ~ N(0, 1).
 
@@ -206,9 +194,7 @@ def _fit(
     """
     eye = np.eye(NODES)
 
-    def whiten(
-        point: QuadraticModel[np.ndarray], v: Float[np.ndarray, " nodes"]
-    ) -> QuadraticModel[np.ndarray]:
+    def whiten(point: QuadraticModel[np.ndarray], v: PerNode) -> QuadraticModel[np.ndarray]:
         value = point.value + v @ v / 2
         return QuadraticModel(value, a.T @ point.gradient + v, a.T @ point.hessian @ a + eye)
 
@@ -265,9 +251,7 @@ def sample_nuts(
 
 
 def _multiply(
-    factors: Float[np.ndarray, "cells nodes nodes"],
-    cell: Int[np.ndarray, " draws"],
-    values: Float[np.ndarray, "draws nodes"],
+    factors: CellFactors, cell: Int[np.ndarray, " draws"], values: Float[np.ndarray, "draws nodes"]
 ) -> Float[np.ndarray, "draws nodes"]:
     """Multiply values (s, 25) by the factors of their cells (s,)."""
     products = np.empty_like(values)

@@ -64,18 +64,16 @@ class OrderPreserving(Calibrator):
     Notes
     -----
     The ranking is preserved exactly in every row: equal logits have equal probabilities, and a
-    larger logit never has a smaller probability. Its probability is larger unless rounding removes
-    the difference, which may happen to logits 40 or more below the largest. Positive probabilities
-    do not fall below 1e-304.
+    larger logit never has a smaller probability. Positive probabilities do not fall below 1e-304.
 
     The network of the diagonal family is :math:`a z + v \cdot \tanh(B \tanh(c z + d) + e)` with
     non-negative a, v, B and c. It is tabulated at up to 512 points, which are dense where logits
-    and largest logits are dense. Between the points g is linear, also in training; beyond them its
-    slope is a. Both families depend on constants that are added to all logits of a row.
+    are dense; between them g is linear, also in training, and beyond them its slope is a. Both
+    families depend on constants that are added to all logits of a row.
 
     Initial weights of the full family are drawn for the classes in the order of weighted means of
-    their logits and labels, so that permuting the columns changes nothing unless these means are
-    equal for two classes.
+    their logits and labels: permuting the columns changes nothing unless these are equal for two
+    classes.
 
     The state is ``inverse`` of the initial temperature, ``hidden`` (2,), ``n_iter``, and
     ``objective``, the mean log loss; ``cv_hidden`` (s, 2), and ``cv_losses`` (s, checks) after

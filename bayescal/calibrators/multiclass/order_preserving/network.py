@@ -1,8 +1,7 @@
 """Networks that preserve the order of logits: losses, and joint training of many networks.
 
-A network has one size, and is trained on all rows or without one fold. All networks are trained by
-one compiled program, in which smaller hidden layers are masked. The host checks held-out losses
-between calls and decides when to stop.
+All sizes, with all rows and without each fold, are trained by one compiled program, in which
+smaller hidden layers are masked. Between calls the host checks held-out losses.
 """
 
 from __future__ import annotations
@@ -196,14 +195,9 @@ def train(
     units = [np.arange(most) < nets.hidden[:, [i]] for i, most in enumerate(nets.hidden.max(0))]
     totals, full = nets.train.sum(axis=0), np.flatnonzero(~nets.held.any(axis=0))
     rows = ((0, size - n), (0, 0))
-    nets_by_name = {
-        "mask": (units[0][:, :, None] & units[1][:, None, :]).astype(float),
-        "last_mask": np.reshape(
-            units[1].astype(float), units[1].shape + (1,) * (start["last"].ndim - 2)
-        ),
-        "train": np.pad(nets.train / totals, rows).T,
-        "held": np.pad(nets.held, rows).T,
-    }
+    mask = (units[0][:, :, None] & units[1][:, None, :]).astype(float)
+    last_mask = units[1].astype(float).reshape(units[1].shape + (1,) * (start["last"].ndim - 2))
+    train_weights, held_weights = np.pad(nets.train / totals, rows), np.pad(nets.held, rows)
     parts = [np.minimum(np.arange(i, i + width), count - 1) for i in range(0, count, width)]
     host = jax.default_device(jax.local_devices(backend="cpu")[0])
     with float64(), host, jax.numpy_dtype_promotion("standard"):
@@ -213,10 +207,14 @@ def train(
         for part in parts:
             parameters = {name: jax.device_put(value[part]) for name, value in start.items()}
             states.append((parameters, _adam(family).init(parameters)))
-            chunk = {name: value[part] for name, value in nets_by_name.items()}
-            chunk["train"], chunk["held"] = chunk["train"].T, chunk["held"].T
+            chunk = {
+                "mask": mask[part],
+                "last_mask": last_mask[part],
+                "train": train_weights[:, part],
+                "held": held_weights[:, part],
+            }
             net_parts.append(jax.device_put(chunk))
-        losses_by_check: list[tuple[np.ndarray, np.ndarray]] = []
+        train_losses, held_losses = list[np.ndarray](), list[np.ndarray]()
         parameters_by_check: list[Parameters] = []
         for check in range(MAX_CHECKS + 1):
             results = []
@@ -225,18 +223,14 @@ def train(
                 parameters, memory, *losses = advance(*states[i], padded, chunk, number)
                 states[i] = parameters, memory
                 results.append(jax.device_get((parameters, *losses)))
-            both = [np.concatenate([s[j] for s in results])[:count] for j in (1, 2)]
-            losses_by_check.append((both[0], both[1]))
+            for j, losses in enumerate((train_losses, held_losses), start=1):
+                losses.append(np.concatenate([result[j] for result in results])[:count])
             parameters_by_check.append(
                 {name: np.concatenate([s[0][name] for s in results])[full] for name in start}
             )
-            if _settled(np.array([held for _, held in losses_by_check]), nets):
+            if _settled(np.array(held_losses), nets):
                 break
-    return TrainingHistory(
-        np.array([a for a, _ in losses_by_check]),
-        np.array([b for _, b in losses_by_check]),
-        parameters_by_check,
-    )
+    return TrainingHistory(np.array(train_losses), np.array(held_losses), parameters_by_check)
 
 
 def by_size(

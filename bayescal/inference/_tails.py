@@ -101,10 +101,7 @@ def deepest(
 
 
 def at_ends(
-    setup: Setup,
-    problem: Problem,
-    points: np.ndarray,
-    deep: np.ndarray | None,
+    setup: Setup, problem: Problem, points: np.ndarray, deep: np.ndarray | None
 ) -> Float[np.ndarray, "sets ends"]:
     """Return ``left_out`` at the ends of univariate points and in gaps, else at all points."""
     if points.ndim > 2:

@@ -201,9 +201,7 @@ def unresolved_masses(
 def _mean_model(
     problem: Problem, draws: WeightedDraws, log_weights: PerDraw, x: Points
 ) -> tuple[
-    PerClassPoint,
-    Float[jax.Array, "classes features"],
-    Float[jax.Array, "points features"],
+    PerClassPoint, Float[jax.Array, "classes features"], Float[jax.Array, "points features"]
 ]:
     """Return class probabilities (k, m) at the mean coefficients, these, and the features."""
     family = problem.prior.family

@@ -212,9 +212,7 @@ class Prediction:
         return as_result(bounds[0], self.probs.dtype), as_result(bounds[1], self.probs.dtype)
 
     def _rows(
-        self,
-        function: Callable[[Setup, Problem, jax.Array], jax.Array],
-        max_step: float = np.inf,
+        self, function: Callable[[Setup, Problem, jax.Array], jax.Array], max_step: float = np.inf
     ) -> list[np.ndarray]:
         """Apply ``function(setup, problem, points)`` to every data set; it returns (r, classes, m).
 

@@ -70,12 +70,7 @@ class SweepAccessor:
         return SweepTable(TextTable(name, ["configuration", *methods], rows, caption))
 
     def compare(
-        self,
-        metric: str | None = None,
-        *,
-        margin: float = 0.0,
-        level: float = 0.05,
-        **where: Any,
+        self, metric: str | None = None, *, margin: float = 0.0, level: float = 0.05, **where: Any
     ) -> Comparison:
         """Compare the methods by rank, over the data sets of all configurations or of some.
 

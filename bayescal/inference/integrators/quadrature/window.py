@@ -83,14 +83,7 @@ def _reach(
 
 def find_peak(
     log_target: LogDensity, low: Vector, high: Vector
-) -> tuple[
-    Vector,
-    Scalar,
-    Float[jax.Array, "parameters parameters"],
-    Vector,
-    Vector,
-    Vector,
-]:
+) -> tuple[Vector, Scalar, Float[jax.Array, "parameters parameters"], Vector, Vector, Vector]:
     """Find the peak of a density inside a box, and the local curvature.
 
     There may be one to three coordinates. Returns the peak (d,); its log density; a unit triangular

@@ -210,18 +210,15 @@ class Posterior(Conditioned):
         family = self.family
         count, m = len(self.data.x), points.shape[1]
         shared = len(points) == 1
-        padded = pad_axis(local, padded_length(m), 1)
-        if not shared:
-            padded = pad_axis(padded, len(problem.sums), 0)
-        padded = padded.astype(np.float64, copy=False)
+        padded = pad_axis(local, padded_length(m), 1).astype(np.float64, copy=False)
         with float64():
-            x = jax.device_put(padded[0] if shared else padded)
+            x = jax.device_put(padded if shared else pad_axis(padded, len(problem.sums), 0))
             if method in ("coeffs", "map"):
 
                 def linear() -> Predicted:
                     natural = jax.device_put(self._natural(method, problem))
                     at = x, problem.origin, problem.class_prior.fixed(method)
-                    return predict_linear(family, natural, *at, shared, dtype, out)
+                    return predict_linear(family, natural, *at, dtype, out)
 
                 return jax.device_put(gather(linear)), None
 
@@ -229,7 +226,7 @@ class Posterior(Conditioned):
                 def predict(setup: Setup, problem: Problem, x: jax.Array) -> Predicted:
                     return program(setup, method, problem, x, *options)
 
-                return lambda: predict_each(predict, setup, problem, x, shared)
+                return lambda: predict_each(predict, setup, problem, x)
 
             smooth = family.univariate and family.classes == 2
             together = m if shared or not setup.common_draws else m * count
@@ -240,16 +237,15 @@ class Posterior(Conditioned):
                 for intervals in _INTERVALS:
                     if interpolate is None and intervals >= max(LONG, together):
                         break
-                    options = shared, intervals, dtype, out
-                    result = gather(run(predict_by_nodes, ends, bulk, *options))
+                    result = gather(run(predict_by_nodes, ends, bulk, intervals, dtype, out))
                     miss, log_miss = float(result.miss), float(result.log_miss)
                     if miss <= _TOLERANCE and log_miss <= _LOG_TOLERANCE:
                         return jax.device_put(result), miss
 
             def exactly() -> Predicted:
-                result = run(predict_exactly, shared, True, dtype, out)()
+                result = run(predict_exactly, True, dtype, out)()
                 if len(problem.sums) > 1 and np.isnan(float(result.miss)):
-                    result = run(predict_exactly, shared, False, dtype, out)()
+                    result = run(predict_exactly, False, dtype, out)()
                 return result
 
             return jax.device_put(gather(exactly)), None

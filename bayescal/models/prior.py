@@ -333,16 +333,21 @@ def draw(prior: Prior, key: jax.Array, num_samples: int) -> tuple[Params, jax.Ar
         return jax.vmap(draw_once)(jax.random.split(key, num_samples))
     # Draw all independent sites at once, which compiles to less.
     params, sites = walked(key, (num_samples,))
-    random = {site.name for site in sites}
-    params = {
-        name: v if name in random else jnp.broadcast_to(v, (num_samples, *jnp.shape(v)))
-        for name, v in params.items()
-    }
+    params = repeat_fixed(params, sites, num_samples)
     log_prior = jnp.zeros(num_samples)
     with jax.numpy_dtype_promotion("standard"):
         for site in sites:
             log_prior = log_prior + site.distribution.log_prob(site.value)
     return params, nan_to_minus_inf(log_prior)
+
+
+def repeat_fixed(params: Params, sites: Sequence[Site], n: int) -> Params:
+    """Repeat the parameters that no site samples ``n`` times, so that they match the others."""
+    sampled = {site.name for site in sites}
+    return {
+        name: value if name in sampled else jnp.broadcast_to(value, (n, *jnp.shape(value)))
+        for name, value in params.items()
+    }
 
 
 def log_density(sites: Sequence[Site]) -> jax.Array:

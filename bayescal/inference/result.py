@@ -131,18 +131,16 @@ class Posterior(Conditioned):
         [0.5    0.8808]
         """
         checks.check_choice(method, "method", METHODS)
-        family = self.family
+        family, mask = self.family, None
         if x is None:
             dtype = out = np.dtype(np.float64)
-            points, mask = self.layout.given.x, self.layout.given.mask
+            points, mask = self.layout.given.x, self.data.mask
         else:
             dtype, out = bulk_dtype(x), result_dtype(x)
             points = checks.check_points(x, self.layout.given, family.univariate)
-            mask = None
             family.check_support(points, "x")
         if len(points) > 1:
             points = self.layout.spread(points)
-            mask = None if mask is None else self.layout.spread(mask)
         divided = are_shared()
         result, error = self._evaluate(points, method, (dtype, out), interpolate, divided)
         nats = None
@@ -151,10 +149,7 @@ class Posterior(Conditioned):
         elif method == "predictive" and self.integrator != "closed_form":
             far = warn_sparse_tails(self.setup, self.problem, points, self.data)
             nats = np.zeros(()) if far else None
-        values, probs = (
-            _trim(v, len(self.data.x), points.shape[1], self.layout.shape, mask, out)
-            for v in (result.values, result.probs)
-        )
+        values, probs = (self._trim(v, points.shape[1], mask, out) for v in result[:2])
         return Prediction(self, points, method, values, probs, error, nats)
 
     def as_function(self, method: str = "predictive", *, index: Index = 0) -> PosteriorFunction:
@@ -284,22 +279,16 @@ class Posterior(Conditioned):
         modes = self._modes if problem is self.bare.problem else self._local_modes
         return np.asarray(natural_rows(problem.prior.family, modes, problem.origin))
 
+    def _trim(
+        self, array: jax.Array, m: int, mask: np.ndarray | None, out: np.dtype
+    ) -> np.ndarray | jax.Array:
+        """Cut padding off a result, and set masked observations to NaN.
 
-def _trim(
-    array: jax.Array,
-    count: int,
-    m: int,
-    shape: tuple[int, ...],
-    mask: np.ndarray | None,
-    out: np.dtype,
-) -> np.ndarray | jax.Array:
-    """Cut padding off a result, and set masked observations to NaN.
-
-    On a CPU this uses NumPy, which compiles nothing for new sizes.
-    """
-    on_processor = all(device.platform == "cpu" for device in array.devices())
-    xp: ModuleType = np if on_processor else jnp
-    cut = xp.asarray(array)[:count, :m]
-    if mask is not None and not mask.all():
-        cut = xp.where(mask.reshape(mask.shape + (1,) * (cut.ndim - 2)), cut, np.nan)
-    return as_result(cut.reshape(shape + cut.shape[1:]), out)
+        On a CPU this uses NumPy, which compiles nothing for new sizes.
+        """
+        on_processor = all(device.platform == "cpu" for device in array.devices())
+        xp: ModuleType = np if on_processor else jnp
+        cut = xp.asarray(array)[: len(self.data.x), :m]
+        if mask is not None and not mask.all():
+            cut = xp.where(mask.reshape(mask.shape + (1,) * (cut.ndim - 2)), cut, np.nan)
+        return as_result(self.layout.shaped(cut), out)

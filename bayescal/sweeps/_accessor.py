@@ -126,8 +126,8 @@ class SweepAccessor:
         axes = new_panels(len(panels), columns, (2.7, 2.2), (0.4, 0.8), "constrained")
         for panel, ax in zip(panels, axes, strict=True):
             self._draw(ax, metric, where | panel, named=False)
-            title = [str(panel[d]) if d == "prior" else f"{d} {panel[d]:g}" for d in vary]
-            ax.set_title(", ".join(title), fontsize="medium")
+            title = ", ".join(_setting(dim, panel[dim]) for dim in vary)
+            ax.set_title(title, fontsize="medium")
             tidy(ax)
             if values.sizes["n_train"] <= _TICKS:
                 ax.set_xticks(values.n_train.values, [f"{n:g}" for n in values.n_train.values])
@@ -213,8 +213,8 @@ def _cells(values: xr.DataArray) -> Iterator[tuple[str, xr.DataArray]]:
     stacked = values.stack(cell=dims) if dims else values.expand_dims("cell")
     for index in range(stacked.sizes["cell"]):
         cell = stacked.isel(cell=index)
-        parts = [
-            str(cell[dim].item()) if dim == "prior" else f"{dim} {cell[dim].item():g}"
-            for dim in vary
-        ]
-        yield ", ".join(parts), cell
+        yield ", ".join(_setting(dim, cell[dim].item()) for dim in vary), cell
+
+
+def _setting(dim: str, value: object) -> str:
+    return str(value) if dim == "prior" else f"{dim} {value:g}"

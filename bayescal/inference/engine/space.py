@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,11 @@ from bayescal.models.prior import Site, log_density, walk
 if TYPE_CHECKING:
     from numpyro.distributions import Distribution
     from numpyro.distributions.transforms import Transform
+
+#: Arrays by their axes.
+Vector: TypeAlias = 'Float[jax.Array, " parameters"]'
+Points: TypeAlias = 'Float[jax.Array, " *points"]'
+Scalar: TypeAlias = 'Float[jax.Array, ""]'
 
 #: The range of the coordinate of a bounded support; its ends map to the ends of the support.
 UNIT_RANGE = 0.0, 1.0
@@ -118,9 +123,7 @@ def names_at_ends(prior: Prior, sizes: Float[np.ndarray, "sets parameters"]) -> 
     return names
 
 
-def constrain(
-    prior: Prior, vector: Float[jax.Array, " parameters"]
-) -> tuple[Params, Float[jax.Array, ""], Float[jax.Array, ""]]:
+def constrain(prior: Prior, vector: Vector) -> tuple[Params, Scalar, Scalar]:
     """Map an unconstrained vector to parameters, with their log prior density.
 
     Also returns the log density of the vector: that of the prior times the Jacobian, which is
@@ -145,7 +148,7 @@ def constrain(
     return params, log_prior, nan_to_minus_inf(log_prior + log_jacobian)
 
 
-def unconstrain(sites: Sequence[Site]) -> Float[jax.Array, " parameters"]:
+def unconstrain(sites: Sequence[Site]) -> Vector:
     """Return the unconstrained vector (d,) of the values chosen on a walk."""
     with jax.numpy_dtype_promotion("standard"):
         pieces = [_bijection(s.distribution).inv(s.value) for s in sites]
@@ -160,16 +163,13 @@ def line_range(distribution: Distribution) -> tuple[float, float]:
     kind = type(support).__name__.lower()
     if "real" in kind and tuple(distribution.shape()) == ():
         return -40.0, 40.0
-    if getattr(support, "lower_bound", None) is not None or "positive" in kind:
-        return -_HALF_LINE, _HALF_LINE
-    if getattr(support, "upper_bound", None) is not None:
+    ends = (getattr(support, name, None) for name in ("lower_bound", "upper_bound"))
+    if "positive" in kind or any(end is not None for end in ends):
         return -_HALF_LINE, _HALF_LINE
     raise ValueError(f"quadrature needs scalar parameters on intervals, got support {support}")
 
 
-def line_value(
-    distribution: Distribution, t: Float[jax.Array, " *points"]
-) -> tuple[Float[jax.Array, " *points"], Float[jax.Array, " *points"]]:
+def line_value(distribution: Distribution, t: Points) -> tuple[Points, Points]:
     """Map the coordinate ``t`` to a value of a scalar site; return also log |dvalue / dt|."""
     base, steps = _unscaled(distribution)
     value, log_slope = _base_value(base, t)
@@ -197,11 +197,9 @@ def _base_value(distribution: Distribution, t: jax.Array) -> tuple[jax.Array, ja
     # the logarithm; in this coordinate every tail is short.
     upper = getattr(support, "upper_bound", None)
     end, sign = (getattr(support, "lower_bound", 0.0), 1) if upper is None else (upper, -1)
-    center, _ = _center_and_scale(distribution, t.dtype)
-    reach = sign * (center - end)
-    log_reach = jnp.log(jnp.where(reach > 0, reach, 1))
+    reach = sign * (_center_and_scale(distribution, t.dtype)[0] - end)
     sinh, log_cosh = hyperbolic(t)
-    log_distance = log_reach + sinh
+    log_distance = jnp.log(jnp.where(reach > 0, reach, 1)) + sinh
     return end + sign * jnp.exp(log_distance), log_distance + log_cosh
 
 
@@ -212,24 +210,17 @@ def hyperbolic(t: jax.Array) -> tuple[jax.Array, jax.Array]:
     return 0.5 * (grown - shrunk), jnp.log(0.5 * (grown + shrunk))
 
 
-def _center_and_scale(
-    distribution: Distribution, dtype: np.dtype
-) -> tuple[Float[jax.Array, ""], Float[jax.Array, ""]]:
+def _center_and_scale(distribution: Distribution, dtype: np.dtype) -> tuple[Scalar, Scalar]:
     """Return mean and standard deviation if finite, else location and scale, or 0 and 1."""
 
-    def first_finite(values: list[jax.Array], default: float) -> jax.Array:
-        result = jnp.asarray(default, dtype)
-        for value in reversed(values):
-            value = jnp.asarray(value, dtype)
-            result = jnp.where(jnp.isfinite(value), value, result)
-        return result
-
-    def moment(name: str) -> list[jax.Array]:
+    def replaced(default: jax.Array, name: str) -> jax.Array:
         try:
-            return [getattr(distribution, name)]
+            value = getattr(distribution, name)
         except (AttributeError, NotImplementedError, ZeroDivisionError):
-            return []
+            return default
+        value = jnp.asarray(jnp.sqrt(value) if name == "variance" else value, dtype)
+        return jnp.where(jnp.isfinite(value), value, default)
 
-    center = first_finite([*moment("mean"), *moment("loc")], 0.0)
-    scale = first_finite([*(jnp.sqrt(v) for v in moment("variance")), *moment("scale")], 1.0)
+    center = replaced(replaced(jnp.zeros((), dtype), "loc"), "mean")
+    scale = replaced(replaced(jnp.ones((), dtype), "scale"), "variance")
     return center, jnp.where(scale > 0, scale, 1)

@@ -18,8 +18,7 @@ from bayescal.inference.integrators.base import Integrator, PerSet, Problem, equ
 from bayescal.inference.integrators.importance import Importance, Proposal
 from bayescal.models import Prior
 
-_REPLICATES = 32
-_WARMUP = 500
+_REPLICATES, _WARMUP = 32, 500
 #: Number of importance-sampling draws with which chains are compared.
 _COMPARED = 16384
 
@@ -124,10 +123,7 @@ def _pilot(
 
 
 def _resample(
-    v: Float[np.ndarray, "draws parameters"],
-    log_weights: Float[np.ndarray, " draws"],
-    u: float,
-    count: int,
+    v: Float[np.ndarray, "draws parameters"], log_weights: np.ndarray, u: float, count: int
 ) -> Float[np.ndarray, "chains parameters"]:
     """Resample draws (count, d), spread evenly along the most bimodal coordinate."""
     weights = np.exp(log_weights)
@@ -141,9 +137,7 @@ def _resample(
 
 
 def _potential(
-    problem: Problem,
-    center: Float[jax.Array, " parameters"],
-    factor: Float[jax.Array, "parameters parameters"],
+    problem: Problem, center: jax.Array, factor: Float[jax.Array, "parameters parameters"]
 ) -> Callable[[jax.Array], jax.Array]:
     """Return the negative log posterior in coordinates where the proposal is spherical."""
 

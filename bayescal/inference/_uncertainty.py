@@ -109,7 +109,7 @@ def _between_rules(
     setup: Setup, method: str, problem: Problem, weighted: _Weighted, x: Points
 ) -> PerClassPoint:
     """Return the difference from a rule on the same box with five sixths of the nodes."""
-    nodes = setup.integrator.realize(problem, 5 * setup.size // 6)
+    nodes = setup.integrator.realize(problem, max(1, 5 * setup.size // 6))
     coarser = nodes, problem.weigh(nodes)[0]
     few, many = (problem.class_prior.rule(method, 1, coarse) for coarse in (True, False))
     rough = _probabilities(method, problem, coarser, few, x)

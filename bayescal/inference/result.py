@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 
 import numpy as np
@@ -25,7 +26,7 @@ from bayescal.inference._tails import (
     warn_of_large,
     warn_sparse_tails,
 )
-from bayescal.inference.engine.condition import Setup, mean_coefficients, natural_rows
+from bayescal.inference.engine.condition import mean_coefficients, natural_rows
 from bayescal.inference.engine.interpolate import center_and_scale
 from bayescal.inference.engine.layout import Index
 from bayescal.inference.engine.predict import (
@@ -200,9 +201,8 @@ class Posterior(Conditioned):
 
         ``dtypes`` are the type in which averages are computed and the type of the result.
         """
-        setup, (dtype, out) = self.setup, dtypes
+        family, (dtype, out) = self.family, dtypes
         problem, _, local, gather = self._local_part(points, method, divided, interpolate, str(out))
-        family = self.family
         count, m = len(self.data.x), points.shape[1]
         shared = len(points) == 1
         padded = pad_axis(local, padded_length(m), 1).astype(np.float64, copy=False)
@@ -217,14 +217,11 @@ class Posterior(Conditioned):
 
                 return jax.device_put(gather(linear)), None
 
-            def run(program: Callable[..., Predicted], *options: object) -> Callable[[], Predicted]:
-                def predict(setup: Setup, problem: Problem, x: jax.Array) -> Predicted:
-                    return program(setup, method, problem, x, *options)
-
-                return lambda: predict_each(predict, setup, problem, x)
+            def run(program: Callable[..., Predicted], *options: object) -> Predicted:
+                return predict_each(program, self.setup, method, problem, x, *options)
 
             smooth = family.univariate and family.classes == 2
-            together = m if shared or not setup.common_draws else m * count
+            together = m if shared or not self.setup.common_draws else m * count
             long = together >= LONG if interpolate is None else interpolate
             if smooth and long:
                 ends = jax.device_put(np.array([points.min(), points.max()], np.float64))
@@ -232,15 +229,16 @@ class Posterior(Conditioned):
                 for intervals in _INTERVALS:
                     if interpolate is None and intervals >= max(LONG, together):
                         break
-                    result = gather(run(predict_by_nodes, ends, bulk, intervals, dtype, out))
+                    options = ends, bulk, intervals, dtype, out
+                    result = gather(partial(run, predict_by_nodes, *options))
                     miss, log_miss = float(result.miss), float(result.log_miss)
                     if miss <= _TOLERANCE and log_miss <= _LOG_TOLERANCE:
                         return jax.device_put(result), miss
 
             def exactly() -> Predicted:
-                result = run(predict_exactly, True, dtype, out)()
+                result = run(predict_exactly, True, dtype, out)
                 if len(problem.sums) > 1 and np.isnan(float(result.miss)):
-                    result = run(predict_exactly, False, dtype, out)()
+                    result = run(predict_exactly, False, dtype, out)
                 return result
 
             return jax.device_put(gather(exactly)), None

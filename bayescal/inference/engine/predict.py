@@ -152,18 +152,22 @@ def normalize(log_probs: LogProbs, out: np.dtype) -> Predicted:
 
 
 def predict_each(
-    predict: Callable[[Setup, Problem, jax.Array], Predicted],
+    program: Callable[..., Predicted],
     setup: Setup,
+    method: str,
     problem: Problem,
     x: jax.Array,
+    *options: object,
 ) -> Predicted:
-    """Call ``predict`` once for the batch, or for every data set if their sizes differ much."""
+    """Call a program once for the batch, or for every data set if their sizes differ much."""
     if not sizes_differ(setup, problem):
-        return predict(setup, problem, x)
+        return program(setup, method, problem, x, *options)
     results = []
     for b in range(problem.sums.shape[0]):
         row = np.array([b])
-        results.append(predict(*alone(setup, problem, row), x if len(x) == 1 else x[row]))
+        one, problem_of_one = alone(setup, problem, row)
+        own_x = x if len(x) == 1 else x[row]
+        results.append(program(one, method, problem_of_one, own_x, *options))
     values, probs, *misses = zip(*results, strict=True)
     worst = [np.max(np.stack(miss)) for miss in misses]
     return Predicted(*jax.device_put((np.concatenate(values), np.concatenate(probs), *worst)))

@@ -160,9 +160,9 @@ def product_rule(
     half = 0.5 * (high - low)
     axes = [low[i] + half[i] * (jnp.asarray(unit) + 1) for i in range(low.shape[0])]
     logs = [jnp.log(jnp.asarray(weights)) + jnp.log(half[i]) for i in range(low.shape[0])]
-    total = logs[0]
-    for more in logs[1:]:
-        total = total[..., None] + more
+    total = jnp.zeros(())
+    for log in logs:
+        total = total[..., None] + log
     return axes, total
 
 

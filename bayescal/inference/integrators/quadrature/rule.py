@@ -44,7 +44,6 @@ from bayescal.inference.integrators.quadrature.window import (
     maximize,
 )
 from bayescal.models import Prior
-from bayescal.models.prior import walk
 
 #: Arrays by their axes.
 Vector: TypeAlias = 'Float[jax.Array, " parameters"]'
@@ -147,31 +146,23 @@ class Quadrature(Integrator[Box]):
 
     def outermost(self, problem: Problem[Box], num_samples: int) -> Bool[jax.Array, " nodes"]:
         """Mark the nodes at an end of the box beyond which the support continues."""
-        if problem.state.low.size == 0:
-            return jnp.zeros(1, bool)
         return open_ends(problem.prior, problem.state, num_samples)
 
     def realize(self, problem: Problem[Box], num_samples: int) -> WeightedDraws:
         """Return the nodes; ``num_samples`` is the number of nodes for each parameter."""
-        prior, state = problem.prior, problem.state
-        if state.low.size == 0:
-            params, _ = walk(prior, lambda name, d: jnp.zeros(()))
-            return WeightedDraws(
-                jax.tree.map(lambda v: v[None], params), jnp.zeros(1), jnp.zeros(1)
-            )
+        state = problem.state
         axes, log_rule = product_rule(state.low, state.high, num_samples)
         columns = [column.ravel() for column in jnp.meshgrid(*axes, indexing="ij")]
-        density = partial(unsheared, prior, state.coordinates)
+        density = partial(unsheared, problem.prior, state.coordinates)
         params, log_prior, log_jacobian = at_points(density, columns)
         return WeightedDraws(params, log_prior, log_prior + log_jacobian + log_rule.ravel())
 
     def mode(self, problem: Problem[Box]) -> Params:
         """Return the parameters at which prior density times likelihood is largest."""
-        prior, state = problem.prior, problem.state
-        if state.low.size == 0:
-            return walk(prior, lambda name, d: jnp.zeros(()))[0]
-        target = log_target(problem, state.coordinates, jacobian=False)
-        return unsheared(prior, state.coordinates, maximize(target, state.low, state.high))[0]
+        low, high, coordinates = problem.state[:3]
+        target = log_target(problem, coordinates, jacobian=False)
+        best = maximize(target, low, high) if low.size else low
+        return unsheared(problem.prior, coordinates, best)[0]
 
     def posterior_draws(
         self, problem: Problem[Box], key: jax.Array, num_samples: int

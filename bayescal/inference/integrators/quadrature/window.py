@@ -55,7 +55,10 @@ def at_points(function: Callable[[jax.Array], Out], columns: Sequence[jax.Array]
     """Evaluate a function of a vector at points given by their coordinates, d arrays of (n,).
 
     With one array for each coordinate the compiler fuses all steps of a density into few loops.
+    Without coordinates there is one point.
     """
+    if not columns:
+        return jax.tree.map(lambda leaf: leaf[None], function(jnp.zeros(0)))
     return jax.vmap(lambda *point: function(jnp.stack(point)))(*columns)
 
 

@@ -9,18 +9,19 @@ whole line.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
 from bayescal._core.arrays import Params
+from bayescal._core.execution.chunks import Out
 from bayescal._core.execution.structure import cached_by_structure
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import nan_to_minus_inf
 from bayescal._core.shapes import Float
 from bayescal.models import Prior
-from bayescal.models.prior import Site, log_density, walk
+from bayescal.models.prior import Site, log_density, sample_sites, walk
 
 if TYPE_CHECKING:
     from numpyro.distributions import Distribution
@@ -80,33 +81,33 @@ def _bounds(support: object) -> tuple[jax.Array | float, jax.Array | float] | No
     return None if low is None or high is None else (low, high)
 
 
-@cached_by_structure
-def random_sites(prior: Prior) -> list[SiteInfo]:
-    """List the random sites, in the order of the walk, without computing values."""
-    sites: list[SiteInfo] = []
-    discrete: list[str] = []
+def visit(prior: Prior, see: Callable[[str, Distribution], Out]) -> list[Out]:
+    """Call ``see`` with the name and distribution of each random site, without computing values."""
+    seen = []
 
     def run(key: jax.Array) -> int:
-        def choose(name: str, d: Distribution) -> jax.Array:
-            shape = tuple(d.shape())
-            if getattr(d.support, "is_discrete", False):
-                discrete.append(name)
-                return jnp.asarray(d.sample(key))
-            inner = _bijection(d).inverse_shape(shape)
-            ends = "real" not in type(_unscaled(d)[0].support).__name__.lower()
-            sites.append(SiteInfo(name, shape, math.prod(inner), ends))
-            return jnp.asarray(d.sample(jax.random.fold_in(key, len(sites))))
-
-        walk(prior, choose)
+        seen.extend(see(site.name, site.distribution) for site in sample_sites(prior, key)[1])
         return 0
 
     jax.eval_shape(run, jax.random.key(0))
-    if discrete:
-        raise ValueError(
-            f"the model's site {discrete[0]!r} is discrete, which only integrator='montecarlo' "
-            "takes; or sample a mixture, such as numpyro.distributions.MixtureSameFamily"
-        )
-    return sites
+    return seen
+
+
+@cached_by_structure
+def random_sites(prior: Prior) -> list[SiteInfo]:
+    """List the random sites, in the order of the walk, without computing values."""
+
+    def describe(name: str, d: Distribution) -> SiteInfo:
+        if getattr(d.support, "is_discrete", False):
+            raise ValueError(
+                f"the model's site {name!r} is discrete, which only integrator='montecarlo' takes; "
+                "or sample a mixture, such as numpyro.distributions.MixtureSameFamily"
+            )
+        shape = tuple(d.shape())
+        ends = "real" not in type(_unscaled(d)[0].support).__name__.lower()
+        return SiteInfo(name, shape, math.prod(_bijection(d).inverse_shape(shape)), ends)
+
+    return visit(prior, describe)
 
 
 def names_at_ends(prior: Prior, sizes: Float[np.ndarray, "sets parameters"]) -> list[str]:

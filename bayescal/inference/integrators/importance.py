@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -15,10 +15,7 @@ from bayescal.inference.engine.averages import WeightedDraws
 from bayescal.inference.engine.space import constrain, names_at_ends, random_sites, unconstrain
 from bayescal.inference.integrators.base import Integrator, Problem, map_data_sets
 from bayescal.models import Prior
-from bayescal.models.prior import walk
-
-if TYPE_CHECKING:
-    from numpyro.distributions import Distribution
+from bayescal.models.prior import sample_sites
 
 #: Arrays by their axes.
 PerDraw: TypeAlias = 'Float[jax.Array, " draws"]'
@@ -48,13 +45,7 @@ def _prior_vectors(prior: Prior, key: jax.Array, n: int) -> Vectors:
     """Draw vectors (n, d) from the prior in unconstrained coordinates."""
 
     def vector(key: jax.Array) -> Float[jax.Array, " parameters"]:
-        count = iter(range(1 << 30))
-
-        def choose(name: str, d: Distribution) -> jax.Array:
-            value = d.sample(jax.random.fold_in(key, next(count)))
-            return jnp.asarray(value, jnp.result_type(float))
-
-        return unconstrain(walk(prior, choose)[1])
+        return unconstrain(sample_sites(prior, key)[1])
 
     return jax.vmap(vector)(jax.random.split(key, n))
 

@@ -12,7 +12,7 @@ from bayescal._core.execution.structure import cached_by_structure
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import nan_to_minus_inf, normalize_log_weights
 from bayescal._core.shapes import Bool, Float, Int
-from bayescal.inference.engine.space import UNIT_RANGE, hyperbolic, line_range, line_value
+from bayescal.inference.engine.space import UNIT_RANGE, hyperbolic, line_range, line_value, visit
 from bayescal.inference.integrators.base import Problem
 from bayescal.inference.integrators.quadrature.window import LogDensity, at_points
 from bayescal.models import Prior
@@ -67,17 +67,7 @@ class Box(NamedTuple):
 @cached_by_structure
 def ranges(prior: Prior) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the ends of the coordinates' ranges, which depend only on the supports."""
-    ends: list[tuple[float, float]] = []
-
-    def run(key: jax.Array) -> int:
-        def choose(name: str, d: Distribution) -> jax.Array:
-            ends.append(line_range(d))
-            return jnp.asarray(d.sample(jax.random.fold_in(key, len(ends))))
-
-        walk(prior, choose)
-        return 0
-
-    jax.eval_shape(run, jax.random.key(0))
+    ends = visit(prior, lambda _, d: line_range(d))
     return tuple(e[0] for e in ends), tuple(e[1] for e in ends)
 
 

@@ -30,6 +30,7 @@ from bayescal.inference.engine.condition import mean_coefficients, natural_rows
 from bayescal.inference.engine.interpolate import center_and_scale
 from bayescal.inference.engine.layout import Index
 from bayescal.inference.engine.predict import (
+    DTypes,
     Predicted,
     predict_by_nodes,
     predict_each,
@@ -193,16 +194,13 @@ class Posterior(Conditioned):
         self,
         points: np.ndarray,
         method: str,
-        dtypes: tuple[np.dtype, np.dtype],
+        dtypes: DTypes,
         interpolate: bool | None,
         divided: bool,
     ) -> tuple[Predicted, float | None]:
-        """Predict at padded points; return also the error of interpolation.
-
-        ``dtypes`` are the type in which averages are computed and the type of the result.
-        """
-        family, (dtype, out) = self.family, dtypes
-        problem, _, local, gather = self._local_part(points, method, divided, interpolate, str(out))
+        """Predict at padded points; return also the error of interpolation."""
+        family, given = self.family, (interpolate, str(dtypes[1]))
+        problem, _, local, gather = self._local_part(points, method, divided, *given)
         count, m = len(self.data.x), points.shape[1]
         shared = len(points) == 1
         padded = pad_axis(local, padded_length(m), 1).astype(np.float64, copy=False)
@@ -213,7 +211,7 @@ class Posterior(Conditioned):
                 def linear() -> Predicted:
                     natural = jax.device_put(self._natural(method, problem))
                     at = x, problem.origin, problem.class_prior.fixed(method)
-                    return predict_linear(family, natural, *at, dtype, out)
+                    return predict_linear(family, natural, *at, dtypes)
 
                 return jax.device_put(gather(linear)), None
 
@@ -229,16 +227,15 @@ class Posterior(Conditioned):
                 for intervals in _INTERVALS:
                     if interpolate is None and intervals >= max(LONG, together):
                         break
-                    options = ends, bulk, intervals, dtype, out
-                    result = gather(partial(run, predict_by_nodes, *options))
+                    result = gather(partial(run, predict_by_nodes, ends, bulk, intervals, dtypes))
                     miss, log_miss = float(result.miss), float(result.log_miss)
                     if miss <= _TOLERANCE and log_miss <= _LOG_TOLERANCE:
                         return jax.device_put(result), miss
 
             def exactly() -> Predicted:
-                result = run(predict_exactly, True, dtype, out)
+                result = run(predict_exactly, True, dtypes)
                 if len(problem.sums) > 1 and np.isnan(float(result.miss)):
-                    result = run(predict_exactly, False, dtype, out)
+                    result = run(predict_exactly, False, dtypes)
                 return result
 
             return jax.device_put(gather(exactly)), None

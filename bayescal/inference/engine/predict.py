@@ -37,6 +37,8 @@ from bayescal.inference.engine.interpolate import Grid, interpolate, interpolati
 from bayescal.inference.integrators.base import Problem
 from bayescal.models import Family
 
+#: The types in which averages over draws are computed, and of the result.
+DTypes: TypeAlias = tuple[np.dtype, np.dtype]
 #: Arrays by their axes.
 LogProbs: TypeAlias = 'Float[jax.Array, "sets classes points"]'
 
@@ -173,22 +175,16 @@ def predict_each(
     return Predicted(*jax.device_put((np.concatenate(values), np.concatenate(probs), *worst)))
 
 
-@partial(jax.jit, static_argnums=(0, 1, 4, 5, 6))
+@partial(jax.jit, static_argnums=(0, 1, 4, 5))
 def predict_exactly(
-    setup: Setup,
-    method: str,
-    problem: Problem,
-    x: jax.Array,
-    common_rows: bool,
-    dtype: np.dtype,
-    out: np.dtype,
+    setup: Setup, method: str, problem: Problem, x: jax.Array, common_rows: bool, dtypes: DTypes
 ) -> Predicted:
     """Average over the draws at every point."""
-    log_probs = _log_class_probabilities(setup, problem, method, x, common_rows, dtype)
-    return normalize(log_probs, out)
+    log_probs = _log_class_probabilities(setup, problem, method, x, common_rows, dtypes[0])
+    return normalize(log_probs, dtypes[1])
 
 
-@partial(jax.jit, static_argnums=(0, 1, 6, 7, 8))
+@partial(jax.jit, static_argnums=(0, 1, 6, 7))
 def predict_by_nodes(
     setup: Setup,
     method: str,
@@ -197,15 +193,14 @@ def predict_by_nodes(
     ends: Float[jax.Array, " 2"],
     bulk: Float[jax.Array, " 2"],
     intervals: int,
-    dtype: np.dtype,
-    out: np.dtype,
+    dtypes: DTypes,
 ) -> Predicted:
     """Average over the draws at nodes only, and interpolate the log odds between them.
 
     ``ends`` are the lowest and the highest point of all data sets, including those of other
     processes; ``bulk`` is the result of ``center_and_scale`` for the points' coordinates.
     """
-    family = problem.prior.family
+    family, (dtype, out) = problem.prior.family, dtypes
     z = family.coordinate(x.astype(jnp.result_type(float)), jax.numpy).astype(dtype)
     grid, nodes = make_grid(family.coordinate(ends, jax.numpy), bulk, intervals)
     points = family.from_coordinate(nodes, jax.numpy)[None]
@@ -227,15 +222,14 @@ def predict_by_nodes(
     return Predicted(log_odds.astype(out), probs, jnp.max(miss), jnp.max(log_miss))
 
 
-@partial(jax.jit, static_argnums=(0, 5, 6))
+@partial(jax.jit, static_argnums=(0, 5))
 def predict_linear(
     family: Family,
     natural: Float[jax.Array, "sets classes features"],
     x: jax.Array,
     origin: jax.Array,
     log_class_probs: Float[jax.Array, "*sets classes"],
-    dtype: np.dtype,
-    out: np.dtype,
+    dtypes: DTypes,
 ) -> Predicted:
     """Evaluate the optimal model at coefficients (batch, classes, p) at points ``x``.
 
@@ -249,7 +243,7 @@ def predict_linear(
             def chunk(points: jax.Array) -> Float[jax.Array, "classes points"]:
                 phi = Densities(family, origin).features(points, coefficients.dtype)
                 centered = coefficients - coefficients[:1]
-                return (linear(centered, phi) + log_class_probs[:, None]).astype(dtype)
+                return (linear(centered, phi) + log_class_probs[:, None]).astype(dtypes[0])
 
             return in_chunks(chunk, points, 1 << 14)
 
@@ -258,4 +252,4 @@ def predict_linear(
     batch = natural.shape[0]
     all_x = jnp.broadcast_to(x, (batch, *x.shape[1:]))
     rows = natural, jnp.broadcast_to(log_class_probs, natural.shape[:2]), all_x
-    return normalize(split(evaluate, rows, origin, parts_of(batch)), out)
+    return normalize(split(evaluate, rows, origin, parts_of(batch)), dtypes[1])

@@ -33,7 +33,7 @@ _DEPTH = 28.0
 _MAX_UNROLLED = 16
 
 
-class Coordinates(NamedTuple):
+class BoxCoordinates(NamedTuple):
     """Coordinates u of a box: its peak (d,), shear (d, d) and stretch w (d,).
 
     The shear straightens the posterior, and the stretch widens the neighborhood of the peak: the
@@ -57,7 +57,7 @@ class Box(NamedTuple):
 
     low: Float[jax.Array, "*boxes parameters"]
     high: Float[jax.Array, "*boxes parameters"]
-    coordinates: Coordinates
+    coordinates: BoxCoordinates
     order: Int[jax.Array, " *boxes"]
     evidence: Float[jax.Array, "*boxes evidences"]
     gap: Float[jax.Array, "*boxes gaps"]
@@ -80,7 +80,9 @@ def stretched(t: Vector, peak: Vector, stretch: Vector | None) -> Vector:
     return jnp.where(wide, t, peak + scale * jnp.arcsinh((t - peak) / scale))
 
 
-def unsheared(prior: Prior, coordinates: Coordinates, u: Vector) -> tuple[Params, Scalar, Scalar]:
+def unsheared(
+    prior: Prior, coordinates: BoxCoordinates, u: Vector
+) -> tuple[Params, Scalar, Scalar]:
     """Compute parameters, log prior density and log Jacobian at coordinates ``u`` of a box.
 
     Outside the ranges the density is zero.
@@ -112,7 +114,7 @@ def unsheared(prior: Prior, coordinates: Coordinates, u: Vector) -> tuple[Params
     return params, jnp.where(inside, log_density(sites), -jnp.inf), log_jacobian
 
 
-def log_target(problem: Problem, coordinates: Coordinates, jacobian: bool = True) -> LogDensity:
+def log_target(problem: Problem, coordinates: BoxCoordinates, jacobian: bool = True) -> LogDensity:
     """Return the function u -> log of prior times likelihood, as a density of u by default."""
 
     def function(u: Vector) -> Scalar:

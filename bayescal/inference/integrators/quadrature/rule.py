@@ -23,7 +23,7 @@ from bayescal.inference.integrators.base import (
 )
 from bayescal.inference.integrators.quadrature.box import (
     Box,
-    Coordinates,
+    BoxCoordinates,
     estimate_error,
     find_evidence,
     log_target,
@@ -251,14 +251,14 @@ def _find_box(search: Search, problem: Problem) -> Box:
     low, high = (jnp.asarray(end, problem.sums.dtype) for end in ranges(problem.prior))
     if low.size == 0:
         none, zero = jnp.zeros(0), jnp.zeros(())
-        fixed = Coordinates(none, jnp.zeros((0, 0)), None)
+        fixed = BoxCoordinates(none, jnp.zeros((0, 0)), None)
         evidence = log_target(problem, fixed)(none)[None]
         return Box(low, high, fixed, jnp.ones((), int), evidence, none, zero)
     unit = jnp.eye(low.size, dtype=low.dtype)
-    plain = log_target(problem, Coordinates(jnp.zeros_like(low), unit, None))
+    plain = log_target(problem, BoxCoordinates(jnp.zeros_like(low), unit, None))
     if search in ("quick", "checked"):
         left, right, peak = track_box(plain, low, high)
-        box, top = _compare(problem, left, right, Coordinates(peak, unit, None))
+        box, top = _compare(problem, left, right, BoxCoordinates(peak, unit, None))
         if search == "quick" or low.size == 1:
             return box
         height = find_peak(plain, low, high)[1]
@@ -268,7 +268,7 @@ def _find_box(search: Search, problem: Problem) -> Box:
     first, last, *start = (stretched(end, peak, stretch) for end in (low, high, *start))
 
     def window(shear: Float[jax.Array, "parameters parameters"]) -> Window:
-        target = log_target(problem, Coordinates(peak, shear, stretch))
+        target = log_target(problem, BoxCoordinates(peak, shear, stretch))
         return find_window(target, first, last, peak, height, (start[0], start[1]))
 
     if low.size == 1:
@@ -279,11 +279,11 @@ def _find_box(search: Search, problem: Problem) -> Box:
         better = _second_is_better(both)
         shear = jnp.where(better, shear, unit)
         found = jax.tree.map(lambda leaf: jnp.where(better, leaf[1], leaf[0]), both)
-    return _compare(problem, found.low, found.high, Coordinates(peak, shear, stretch))[0]
+    return _compare(problem, found.low, found.high, BoxCoordinates(peak, shear, stretch))[0]
 
 
 def _compare(
-    problem: Problem, low: Vector, high: Vector, coordinates: Coordinates
+    problem: Problem, low: Vector, high: Vector, coordinates: BoxCoordinates
 ) -> tuple[Box, Float[jax.Array, ""]]:
     """Make the box with these ends and coordinates, and compare rules on it.
 

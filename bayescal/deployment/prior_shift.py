@@ -463,11 +463,7 @@ class PriorShift(AcceptsOtherWords, ClassifierMixin, BaseEstimator):
         return rows
 
     def _read_new(
-        self,
-        scores: UserData,
-        sample_weight: UserData,
-        populations: UserData,
-        floors: np.ndarray,
+        self, scores: UserData, sample_weight: UserData, populations: UserData, floors: np.ndarray
     ) -> NewRows:
         """Read new rows of positive weight; count those below the floors."""
         self.populations_, k = None, len(self.classes_)

@@ -96,12 +96,7 @@ def _average_part(
 
 
 def _average_together(
-    setup: Setup,
-    method: str,
-    dtype: np.dtype,
-    problem: Problem,
-    draws: WeightedDraws,
-    x: jax.Array,
+    setup: Setup, method: str, dtype: np.dtype, problem: Problem, draws: WeightedDraws, x: jax.Array
 ) -> LogProbs:
     """Average over draws that all data sets share, at points that they share."""
     batch = problem.sums.shape[0]

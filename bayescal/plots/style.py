@@ -148,8 +148,9 @@ def new_panels(
     across = min(across, count)
     down = -(-count // across)
     figsize = size[0] * across + margins[0], size[1] * down + margins[1]
-    shared = {"sharex": True, "sharey": True, "squeeze": False}
-    figure, grid = plt.subplots(down, across, figsize=figsize, layout=layout, **shared)
+    figure, grid = plt.subplots(
+        down, across, figsize=figsize, layout=layout, sharex=True, sharey=True, squeeze=False
+    )
     for ax in grid.ravel()[count:]:
         figure.delaxes(ax)
     return grid.ravel()[:count]

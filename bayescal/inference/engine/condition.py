@@ -109,7 +109,7 @@ def _divide(problem: Problem, setup: Setup) -> tuple[Problem, Problem]:
 def _join(own: Problem, common: Problem) -> Problem:
     """Combine the parts of data sets with those that all data sets share."""
     parts = zip(own, common, strict=True)
-    return Problem(*(shared if part is None else part for part, shared in parts))
+    return Problem._make(shared if part is None else part for part, shared in parts)
 
 
 def map_rows(

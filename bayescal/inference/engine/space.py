@@ -83,7 +83,7 @@ def _bounds(support: object) -> tuple[jax.Array | float, jax.Array | float] | No
 
 def visit(prior: Prior, see: Callable[[str, Distribution], Out]) -> list[Out]:
     """Call ``see`` with the name and distribution of each random site, without computing values."""
-    seen = []
+    seen: list[Out] = []
 
     def run(key: jax.Array) -> int:
         seen.extend(see(site.name, site.distribution) for site in sample_sites(prior, key)[1])

@@ -48,7 +48,8 @@ class Problem(NamedTuple, Generic[State]):
     @property
     def bare(self) -> Problem:
         """The prior, the sums and the origin alone, on which most programs depend."""
-        return Problem(*self[:3], None, None)
+        rest = {name: None for name in self._fields[3:]}
+        return self._replace(**rest)
 
     @property
     def densities(self) -> Densities:

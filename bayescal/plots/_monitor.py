@@ -122,14 +122,9 @@ def _axes(axes: object, wanted: int) -> np.ndarray:
         return given
     import matplotlib.pyplot as plt
 
+    size, ratios = (_WIDTH, _HEIGHT if wanted == 1 else _FULL_HEIGHT), [2, 1, 1][:wanted]
     _, created = plt.subplots(
-        wanted,
-        1,
-        sharex=True,
-        squeeze=False,
-        figsize=(_WIDTH, _HEIGHT if wanted == 1 else _FULL_HEIGHT),
-        height_ratios=[2, 1, 1][:wanted],
-        layout="constrained",
+        wanted, sharex=True, squeeze=False, figsize=size, height_ratios=ratios, layout="constrained"
     )
     return created[:, 0]
 

@@ -286,4 +286,4 @@ class Posterior(Conditioned):
         cut = xp.asarray(array)[: len(self.data.x), :m]
         if mask is not None and not mask.all():
             cut = xp.where(mask.reshape(mask.shape + (1,) * (cut.ndim - 2)), cut, np.nan)
-        return as_result(self.layout.shaped(cut), out)
+        return as_result(cut.reshape(self.layout.shape + cut.shape[1:]), out)

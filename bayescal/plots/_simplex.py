@@ -94,7 +94,8 @@ def simplex(
     fine, inner = _lattice(_FINE) @ _CORNERS, _inner(_FINE + 1)
     moved = 0.5 * np.abs(_apply(apply, inner) - inner).sum(axis=1)
     highest = max(float(moved.max()) if limit is None else float(limit), 1e-9)
-    shade = ax.tripcolor(*fine.T, moved, shading="gouraud", vmin=0, vmax=highest, cmap="cividis_r")
+    x, y = fine.T
+    shade = ax.tripcolor(x, y, moved, shading="gouraud", vmin=0, vmax=highest, cmap="cividis_r")
     shade.set(zorder=1, rasterized=True)
     if colorbar:
         bar = ax.figure.colorbar(shade, ax=ax, shrink=0.7, pad=0.02)

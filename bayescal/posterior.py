@@ -207,24 +207,21 @@ def posterior(
         origin = jax.device_put(origin)
         seed = as_key(key)
         by_rule = rule.name == "quadrature"
-        class_prior_rule = make_class_prior(estimated, class_probs, batch, padded, seed, by_rule)
-        problem: Problem = Problem(use, sums, origin, class_prior_rule, None)
-        arguments = (
-            batch,
-            jax.tree.leaves(shaped),
-            estimated,
-            class_probs,
-            seed,
-            integrator,
-            num_samples,
-        )
-        setup, work, summary = condition_all(
-            Setup(rule, num_samples, stacked), problem, count, seed, arguments
-        )
+        population = make_class_prior(estimated, class_probs, batch, padded, seed, by_rule)
+        problem: Problem = Problem(use, sums, origin, population, None)
+        setup, numbers = Setup(rule, num_samples, stacked), jax.tree.leaves(shaped)
+        arguments = batch, numbers, estimated, class_probs, seed, integrator, num_samples
+        setup, work, summary = condition_all(setup, problem, count, seed, arguments)
     if rule.weighted:
         summary = summary._replace(pareto_k=pareto_k(summary.pareto_k))
     _check_integration(setup, summary, layout)
-    _warn_of_ends(rule.at_ends(shaped[0], work.problem.state))
+    if ends := rule.at_ends(shaped[0], work.problem.state):
+        warn(
+            f"the posterior of {', '.join(ends)} lies at an end of the prior's support, and so "
+            "seems improper: scores of a class may be equal; use a prior with less density there, "
+            "such as InverseGamma or LogNormal for sigma",
+            SamplingWarning,
+        )
     known = priors if stacked else priors[0]
     if names is not None:
         known = dict(zip(names, priors, strict=True))
@@ -393,14 +390,3 @@ def _check_integration(setup: Setup, summary: Summary[np.ndarray], layout: Batch
             "more samples"
         )
     warn(message, SamplingWarning)
-
-
-def _warn_of_ends(names: list[str]) -> None:
-    """Warn about parameters whose posterior is improper."""
-    if names:
-        warn(
-            f"the posterior of {', '.join(names)} lies at an end of the prior's support, and so "
-            "seems improper: scores of a class may be equal; use a prior with less density there, "
-            "such as InverseGamma or LogNormal for sigma",
-            SamplingWarning,
-        )

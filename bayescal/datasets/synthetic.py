@@ -190,10 +190,9 @@ def sample(
         what = "parameters must be valid"
         if parameters is None:
             what = "prior must give valid parameters only"
+        bad = int((~np.isfinite(x)).reshape(num_datasets, -1).any(axis=1).sum())
         raise ValueError(
-            f"{what}, such as positive deviations; "
-            f"{int((~np.isfinite(x)).any(axis=tuple(range(1, x.ndim))).sum())} of {num_datasets} "
-            "data sets have others"
+            f"{what}, such as positive deviations; {bad} of {num_datasets} data sets have others"
         )
     return SyntheticData(x, y, given)
 

@@ -91,13 +91,8 @@ def check_mixture(known: np.ndarray, new: np.ndarray, share: np.ndarray, seed: i
     total = max(int(np.rint(new.sum())), 1)
     statistic, best = _statistics(known[None], new[None], share)
     profile = _profiles(known[None])[0]
-    known = np.stack(
-        [
-            rng.multinomial(size, cells, _SIMULATIONS)
-            for size, cells in zip(sizes, profile, strict=True)
-        ],
-        axis=1,
-    )
+    pairs = zip(sizes, profile, strict=True)
+    known = np.stack([rng.multinomial(n, cells, _SIMULATIONS) for n, cells in pairs], axis=1)
     drawn = rng.multinomial(total, best[0] @ profile, _SIMULATIONS)
     simulated = _statistics(known.astype(float), drawn.astype(float), best[0])[0]
     p_value = (1 + int((simulated >= statistic[0]).sum())) / (1 + _SIMULATIONS)

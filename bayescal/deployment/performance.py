@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TypeAlias
 
 import numpy as np
 from scipy.special import ndtri
@@ -21,6 +21,8 @@ from bayescal.deployment.recalibration import shifted
 
 #: Largest number of rows with simulated labels, and simulations per draw.
 _MAX_SIMULATED, _SIMULATIONS = 1000, 50
+#: Metrics by draw: means (draws, metrics), variances due to labels, and simulated values.
+_Draws: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 #: Numbers held in memory at once.
 _BLOCK = 1 << 20
 
@@ -68,24 +70,15 @@ class ExpectedPerformance:
     rows: int
 
     def __str__(self) -> str:
-        names = ("log_loss", "brier_score", "accuracy", "cost")
         lines = [f"{self.rows:,} rows without labels, {self.level:.0%} intervals"]
         lines.append(f"{'':12} {'value':>8}  {'expected':>18}  {'realized':>18}")
-        for name in names:
+        for name in ("log_loss", "brier_score", "accuracy", "cost"):
             value: Expectation | None = getattr(self, name)
             if value is not None:
                 pairs = (value.expected, value.realized)
                 ends = "  ".join(f"{f'{low:.4f} to {high:.4f}':>18}" for low, high in pairs)
                 lines.append(f"{name:12} {value.value:8.4f}  {ends}")
         return "\n".join(lines)
-
-
-class _Draws(NamedTuple):
-    """Metrics by draw: means (draws, metrics), variances due to labels, and simulated values."""
-
-    mean: np.ndarray
-    variance: np.ndarray
-    simulated: np.ndarray | None
 
 
 @ignoring_underflow
@@ -189,10 +182,8 @@ def expected_performance(
     log_loss, brier_score, accuracy, *cost = (
         _expectation(draws, index, level, low, high) for index, (low, high) in enumerate(ranges)
     )
-    rows = int((weights > 0).sum())
-    return ExpectedPerformance(
-        log_loss, brier_score, accuracy, cost[0] if cost else None, level, rows
-    )
+    mean_cost, rows = cost[0] if cost else None, int((weights > 0).sum())
+    return ExpectedPerformance(log_loss, brier_score, accuracy, mean_cost, level, rows)
 
 
 def _read(
@@ -247,7 +238,8 @@ def _run(
     simulated = np.zeros((draws, simulations, 3 + (table is not None)))
     for rows in slices(m, max(1, _BLOCK // (draws * k))):
         losses = _losses(predicted[rows], table)
-        probs = _curves(state, calibrated[rows])
+        probs = shifted(state, calibrated[rows], lambda draws: np.moveaxis(draws, 0, 1))
+        probs = np.moveaxis(probs, 0, 1)
         first = np.einsum("bmk,lmk->bml", probs, losses)
         second = np.einsum("bmk,lmk->bml", probs, losses**2)
         mass = weights[rows]
@@ -255,13 +247,7 @@ def _run(
         variance = variance + np.einsum("m,bml->bl", mass**2, np.maximum(second - first**2, 0))
         if simulate:
             simulated += _simulate(probs, losses * mass[:, None], simulations, rng)
-    return _Draws(mean, variance, simulated if simulate else None)
-
-
-def _curves(state: dict[str, np.ndarray], calibrated: np.ndarray) -> np.ndarray:
-    """Return the probabilities (draws, m, k) of all draws."""
-    curves = shifted(state, calibrated, lambda draws: np.moveaxis(draws, 0, 1))
-    return np.moveaxis(curves, 0, 1)
+    return mean, variance, simulated if simulate else None
 
 
 def _simulate(
@@ -280,12 +266,12 @@ def _simulate(
 
 def _expectation(draws: _Draws, index: int, level: float, low: float, high: float) -> Expectation:
     """Return the mean of a metric over draws, and both intervals within its range."""
-    mean, variance = draws.mean[:, index], draws.variance[:, index]
+    (mean, variance), simulated = (part[:, index] for part in draws[:2]), draws[2]
     tails = (1 - level) / 2, (1 + level) / 2
     spread = float(mean.std(ddof=1))
     expected = [float(mean.mean() + ndtri(tail) * spread) for tail in tails]
-    if draws.simulated is not None:
-        realized = np.quantile(draws.simulated[..., index], tails).tolist()
+    if simulated is not None:
+        realized = np.quantile(simulated[..., index], tails).tolist()
     else:
         noise = np.sqrt(np.maximum(variance, FLOOR))[:, None]
         share = np.full(len(mean), 1 / len(mean))

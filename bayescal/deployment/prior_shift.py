@@ -250,7 +250,7 @@ class PriorShift(ClassifierMixin, BaseEstimator):
         floors = np.array([_TINY, _TINY])
         if known is not None:
             floors[1] = min(_ERRORS / as_rows(known.weights).sum(), _ERRORS / k)
-        new = self._read_new(scores, sample_weight, populations, known, floors)
+        new = self._read_new(scores, sample_weight, populations, floors)
         zero = (new.probs == 0).any() or (known is not None and (known.probs == 0).any())
         floor = float(floors[int(zero)])
         if known is None:
@@ -466,12 +466,7 @@ class PriorShift(ClassifierMixin, BaseEstimator):
         return rows
 
     def _read_new(
-        self,
-        scores: UserData,
-        sample_weight: UserData,
-        populations: UserData,
-        known: CalibrationRows | None,
-        floors: np.ndarray,
+        self, scores: UserData, sample_weight: UserData, populations: UserData, floors: np.ndarray
     ) -> NewRows:
         """Read new rows of positive weight; count those below the floors."""
         self.populations_, k = None, len(self.classes_)

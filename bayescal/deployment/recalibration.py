@@ -76,7 +76,13 @@ def draw_recalibrations(
         # Few draws represent the posterior better if they have exactly its mean and covariance.
         noise = np.linalg.qr(noise - noise.mean(axis=0))[0] * np.sqrt(NUM_DRAWS - 1)
     theta = mode + np.linalg.solve(np.linalg.cholesky(precision).T, noise.T).T
-    theta[:, 0] = _with_positive_slopes(theta[:, 0], mode[0])
+    if mode[0] > -1:
+        # If scores separate the classes, hardly anything but the prior determines the slope, and a
+        # normal distribution includes slopes that exchange the classes. Draws of 1 + slope below
+        # half of that of the mode are replaced by smaller positive ones.
+        half = (1 + mode[0]) / 2
+        short = np.minimum((1 + theta[:, 0]) / half - 1, 0)
+        theta[:, 0] = np.where(short < 0, half * np.exp(short) - 1, theta[:, 0])
     shares = np.empty((NUM_DRAWS, log_probs.shape[1]))
     # Process several draws at once, as long as their arrays are small.
     for part in slices(NUM_DRAWS, max(1, _NUMBERS_AT_ONCE // log_probs.size)):
@@ -85,19 +91,6 @@ def draw_recalibrations(
         moved = np.exp(recalibrated(theta[part], log_probs))
         shares[part] = (drawn[:, None, :] @ moved)[:, 0]
     return Recalibration(theta, np.log(np.maximum(shares, np.finfo(float).tiny)))
-
-
-def _with_positive_slopes(draws: np.ndarray, mode: float) -> np.ndarray:
-    """Replace draws of 1 + slope below half of that of the mode by smaller positive ones.
-
-    If scores separate the classes, hardly anything but the prior determines the slope, and a normal
-    distribution includes slopes that exchange the classes.
-    """
-    if mode <= -1:
-        return draws
-    half = (1 + mode) / 2
-    short = np.minimum((1 + draws) / half - 1, 0)
-    return np.where(short < 0, half * np.exp(short) - 1, draws)
 
 
 def exact(calibration_shares: UserData, classes: np.ndarray) -> Recalibration:

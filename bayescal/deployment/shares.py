@@ -8,6 +8,7 @@ do not reweight the draws of the calibrator, because misfit would count as evide
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -68,22 +69,6 @@ class Shares(NamedTuple):
     log_points: np.ndarray
 
 
-def integrate_shares(
-    populations: list[Population],
-    recalibration: Recalibration,
-    alpha: np.ndarray,
-    rng: np.random.Generator,
-) -> Shares:
-    """Integrate the shares of all populations under a Dirichlet prior (k,).
-
-    One population is integrated by NumPy, several by one compiled program.
-    """
-    binary = len(alpha) == 2
-    return (_integrate_binary if binary else _integrate_many)(
-        populations, recalibration, alpha, rng
-    )
-
-
 def known_shares(shares: np.ndarray, count: int, draws: int) -> Shares:
     """Return known class shares (k,) in the form of a posterior."""
     k = len(shares)
@@ -98,12 +83,18 @@ def known_shares(shares: np.ndarray, count: int, draws: int) -> Shares:
 # --- two classes --------------------------------------------------------------------------------
 
 
-def _integrate_binary(
+def integrate_shares(
     populations: list[Population],
     recalibration: Recalibration,
     alpha: np.ndarray,
     rng: np.random.Generator,
 ) -> Shares:
+    """Integrate the shares of all populations under a Dirichlet prior (k,).
+
+    One population is integrated by NumPy, several by one compiled program.
+    """
+    if len(alpha) > 2:
+        return _integrate_many(populations, recalibration, alpha, rng)
     sizes = [len(population.counts) for population in populations]
     owner = np.repeat(np.arange(len(populations)), sizes)
     values = np.concatenate([log_odds(population.log_probs) for population in populations])
@@ -208,11 +199,8 @@ def _binary_nodes_of_many(
     ratio: np.ndarray, counts: XArray, alpha: np.ndarray
 ) -> tuple[XArray, XArray]:
     """Return the nodes and masses (g, draws, t) of all populations."""
-    return jax.lax.map(
-        lambda rows: _binary_nodes(ratio, counts=rows, alpha=alpha),
-        counts,
-        batch_size=_POPULATIONS_AT_ONCE,
-    )
+    nodes = partial(_binary_nodes, ratio, alpha=alpha)
+    return jax.lax.map(nodes, counts, batch_size=_POPULATIONS_AT_ONCE)
 
 
 def _quantiles(values: np.ndarray, below: np.ndarray, levels: np.ndarray) -> np.ndarray:
@@ -246,9 +234,8 @@ def _at_zero(nodes: np.ndarray, masses: np.ndarray) -> np.ndarray:
         density = np.log(masses / step) - _log_sigmoid(nodes) - _log_sigmoid(-nodes)
     best = np.take_along_axis(nodes, density.argmax(axis=-1)[..., None], axis=-1)[..., 0]
     ends = nodes[..., 0], nodes[..., -1]
-    first = (best >= ends[1]).mean(axis=-1) > 0.5
-    second = (best <= ends[0]).mean(axis=-1) > 0.5
-    return np.stack([first, second], axis=-1)
+    outside = np.stack([best >= ends[1], best <= ends[0]], axis=-1)
+    return outside.mean(axis=-2) > 0.5
 
 
 # --- more classes -------------------------------------------------------------------------------
@@ -405,10 +392,9 @@ def _draws_of_many(
     counts = np.zeros((len(populations), most))
     for row, population in zip(counts, populations, strict=True):
         row[: len(population.counts)] = population.counts
+    basis = _basis(len(alpha))
     with float64(), jax.numpy_dtype_promotion("standard"):
-        logs, weights = _compiled_draws(
-            rows, counts, recalibration, proposal, alpha, _basis(len(alpha))
-        )
+        logs, weights = _compiled_draws(rows, counts, recalibration, proposal, alpha, basis)
         return np.asarray(logs), np.asarray(weights)
 
 

@@ -1,6 +1,5 @@
 """Integration over the posterior of the parameters: one file per integrator."""
 
-from bayescal.inference._arviz import to_arviz
 from bayescal.inference._class_prior import Known, make_class_prior, read_class_prior
 from bayescal.inference.engine.condition import Setup, Summary
 from bayescal.inference.engine.diagnostics import pareto_k
@@ -39,5 +38,4 @@ __all__ = [
     "padded_batch",
     "pareto_k",
     "read_class_prior",
-    "to_arviz",
 ]

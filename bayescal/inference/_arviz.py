@@ -20,26 +20,18 @@ def to_arviz(
 ) -> arviz.InferenceData | xr.DataTree:
     """Convert draws, each of shape (chains, draws, ...), to ArviZ's container.
 
-    If names of ``priors`` are passed, the third axis is the dimension ``prior``.
-
-    Returns
-    -------
-    arviz.InferenceData or xarray.DataTree
-        InferenceData with ArviZ below 1.0, DataTree from 1.0 on.
+    If names of ``priors`` are passed, the third axis is the dimension ``prior``. ArviZ below 1.0
+    has InferenceData, from 1.0 on DataTree.
     """
     import arviz
 
     from_dict: Any = arviz.from_dict
-    groups = {"posterior": dict(posterior)}
-    if prior is not None:
-        groups["prior"] = dict(prior)
+    groups = {"posterior": dict(posterior)} | ({} if prior is None else {"prior": dict(prior)})
     named: dict[str, object] = {}
     if priors is not None:
         dims = {name: ["prior"] for name in posterior}
         named = {"dims": dims, "coords": {"prior": list(priors)}}
-    if int(arviz.__version__.split(".")[0]) >= 1:
-        result = from_dict(groups, **named)
-    else:
-        result = from_dict(**groups, **named)
+    in_tree = int(arviz.__version__.split(".")[0]) >= 1
+    result = from_dict(groups, **named) if in_tree else from_dict(**groups, **named)
     result["posterior"].attrs.update(attributes)
     return result

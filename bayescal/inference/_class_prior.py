@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,13 @@ from bayescal.models.prior import is_distribution
 
 if TYPE_CHECKING:
     from numpyro.distributions import Distribution
+
+#: An array by its axes.
+PerClass: TypeAlias = 'Float[jax.Array, "*sets classes"]'
+#: Rules of data sets: log class probabilities and log weights of their nodes.
+_Rules: TypeAlias = (
+    'list[tuple[Float[np.ndarray, "sets nodes classes"], Float[np.ndarray, "sets nodes"]]]'
+)
 
 #: For each least concentration, the numbers of Gauss nodes of a rule and of its coarser companion:
 #: the first is accurate to 1e-12, the last to 1e-8 for a single observation. Smaller concentrations
@@ -61,19 +68,19 @@ class ClassPrior(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def log_mean(self) -> Float[jax.Array, "*sets classes"]:
+    def log_mean(self) -> PerClass:
         """Log of the mean class probabilities ([batch,] classes)."""
 
     @property
     @abc.abstractmethod
-    def mean_log(self) -> Float[jax.Array, "*sets classes"]:
+    def mean_log(self) -> PerClass:
         """Mean of the log class probabilities ([batch,] classes)."""
 
     @abc.abstractmethod
     def drawn(self, n: int) -> Float[jax.Array, "classes columns"]:
         """Return log probabilities (classes, n) for the draws of one data set, or (classes, 1)."""
 
-    def fixed(self, method: str) -> Float[jax.Array, "*sets classes"]:
+    def fixed(self, method: str) -> PerClass:
         """Return log class probabilities ([batch,] classes) for one vector of parameters.
 
         ``coeffs`` averages coefficients, which include the log class probabilities. ``map`` takes
@@ -83,12 +90,8 @@ class ClassPrior(abc.ABC):
 
     def rule(self, method: str, n: int, coarse: bool = False) -> ClassProbRule:
         """Return the rule to average over, for ``n`` draws or nodes of one data set."""
-        if method == "preds":
-            return self._for_preds(n, coarse)
-        return ClassProbRule.at(jnp.atleast_2d(self.log_mean).T)
-
-    def _for_preds(self, n: int, coarse: bool) -> ClassProbRule:
-        return ClassProbRule.at(self.drawn(n))
+        by_draw = method == "preds"
+        return ClassProbRule.at(self.drawn(n) if by_draw else jnp.atleast_2d(self.log_mean).T)
 
 
 @registered(lambda cls: jax.tree_util.register_dataclass(cls, ["log_probs"], []))
@@ -132,11 +135,11 @@ class Estimated(ClassPrior):
     per_data_set = True
 
     @property
-    def log_mean(self) -> Float[jax.Array, "*sets classes"]:
+    def log_mean(self) -> PerClass:
         return jnp.log(self.concentration / self.concentration.sum(axis=-1, keepdims=True))
 
     @property
-    def mean_log(self) -> Float[jax.Array, "*sets classes"]:
+    def mean_log(self) -> PerClass:
         total = self.concentration.sum(-1, keepdims=True)
         return special.digamma(self.concentration) - special.digamma(total)
 
@@ -147,9 +150,9 @@ class Estimated(ClassPrior):
         logs = log_gamma(key, alpha, (n, alpha.shape[0]))
         return jax.nn.log_softmax(logs, axis=1).T
 
-    def _for_preds(self, n: int, coarse: bool) -> ClassProbRule:
+    def rule(self, method: str, n: int, coarse: bool = False) -> ClassProbRule:
         nodes = self.coarse if coarse else self.nodes
-        return ClassProbRule.at(self.drawn(n)) if nodes is None else nodes
+        return nodes if nodes is not None and method == "preds" else super().rule(method, n)
 
 
 def read_class_prior(
@@ -203,9 +206,7 @@ def make_class_prior(
     return Estimated(jax.device_put(alpha), repeat_key(key, padded), *rules)
 
 
-def _gauss(
-    alpha: Float[np.ndarray, "sets 2"],
-) -> list[tuple[Float[np.ndarray, "sets nodes 2"], Float[np.ndarray, "sets nodes"]]]:
+def _gauss(alpha: Float[np.ndarray, "sets 2"]) -> _Rules:
     """Return Gauss rules for the log odds of a Beta variable, or equal steps if its tails are long.
 
     They hold log class probabilities (b, j, 2) and log weights (b, j). Predictions are analytic in
@@ -270,9 +271,7 @@ def _log_probs(log_odds: Float[np.ndarray, "sets nodes"]) -> Float[np.ndarray, "
     return np.stack([log_expit(-log_odds), log_expit(log_odds)], axis=2)
 
 
-def _quasi_random(
-    alpha: Float[np.ndarray, "sets classes"],
-) -> list[tuple[Float[np.ndarray, "sets nodes classes"], Float[np.ndarray, "sets nodes"]]]:
+def _quasi_random(alpha: Float[np.ndarray, "sets classes"]) -> _Rules:
     """Map Sobol points to Dirichlet variables: log probabilities (b, j, k), weights (b, j)."""
     from scipy.special import betaincinv
     from scipy.stats import qmc

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -83,12 +83,9 @@ class Conditioned(ABC):
         self._summary = summary
         #: Points between which the integration box contains the whole posterior.
         self._near = np.inf, -np.inf
-        self.log_evidence = self._per_data_set(summary.log_evidence)
-        self.ess = self._per_data_set(summary.ess)
-        self.pareto_k = self._per_data_set(summary.pareto_k)
-        self.quadrature_error = self._per_data_set(summary.quadrature_error)
-        self.r_hat = self._per_data_set(summary.r_hat)
-        self.divergences = self._per_data_set(summary.divergences)
+        facts = [self._per_data_set(values) for values in summary]
+        self.log_evidence, self.ess, self.pareto_k = facts[:3]
+        self.quadrature_error, self.r_hat, self.divergences = facts[3:]
 
     def __getstate__(self) -> _State:
         """Return the attributes to pickle, with arrays of NumPy: JAX's would lose precision."""
@@ -137,9 +134,8 @@ class Conditioned(ABC):
         """
         count, classes = len(self.data.x), self.family.classes
         with float64():
-            probs = np.exp(np.asarray(self.bare.problem.class_prior.log_mean))
-        probs = np.broadcast_to(probs[:count], (count, classes)) if probs.ndim == 2 else probs
-        probs = np.broadcast_to(probs, (count, classes))
+            probs = np.exp(np.atleast_2d(self.bare.problem.class_prior.log_mean))
+        probs = np.broadcast_to(probs[:count], (count, classes))
         return self._per_data_set(probs[:, 1]) if classes == 2 else self.layout.shaped(probs)
 
     @abstractmethod
@@ -162,9 +158,8 @@ class Conditioned(ABC):
 
         The density is with respect to the random sites of the prior as they are parametrized.
         """
-        count = len(self.data.x)
-        modes = {name: np.asarray(value)[:count] for name, value in self._modes.items()}
-        return {name: self.layout.shaped(value) for name, value in modes.items()}
+        count, shaped = len(self.data.x), self.layout.shaped
+        return {name: shaped(np.asarray(v)[:count]) for name, v in self._modes.items()}
 
     def draws(self, index: Index = 0) -> Params:
         """Return the draws of the parameters for data set ``index``, with a leading axis of draws.
@@ -261,10 +256,8 @@ class Conditioned(ABC):
                 arrays[name] = stacked.reshape(chains, per_chain, *stacked.shape[1:])
             return arrays
 
-        attributes: dict[str, object] = {
-            "inference_library": "bayescal",
-            "integrator": self.integrator,
-        }
+        attributes: dict[str, object] = {"inference_library": "bayescal"}
+        attributes["integrator"] = self.integrator
         for name in ("log_evidence", "ess", "pareto_k", "r_hat", "divergences"):
             values = getattr(self._summary, name)[indices]
             attributes[name] = float(values[0]) if names is None else values.tolist()
@@ -288,10 +281,9 @@ class Conditioned(ABC):
         ParameterPosterior
             With means, standard deviations and intervals, for ``bayescal.plots.parameters``.
         """
-        draws = {n: np.asarray(v) for n, v in self.sample(num_draws, key=key, index=index).items()}
-        free = {name: v[None] for name, v in draws.items() if np.any(v != v[:1])} or {
-            name: v[None] for name, v in draws.items()
-        }
+        sampled = self.sample(num_draws, key=key, index=index)
+        draws = {name: np.asarray(v)[None] for name, v in sampled.items()}
+        free = {name: v for name, v in draws.items() if np.any(v != v[:, :1])} or draws
         size = sum(int(np.prod(v.shape[2:])) for v in free.values())
         i, summary = self.layout.position(index), self._summary
         ess, r_hat = np.full(size, summary.ess[i]), np.full(size, summary.r_hat[i])
@@ -327,14 +319,10 @@ class Conditioned(ABC):
         draw = plot_function("parameters")
         return draw(self.parameter_posterior(index=index), names, level=level, ax=ax)
 
-    def _priors(self) -> Iterable[Prior]:
-        if isinstance(self.prior, Prior):
-            return [self.prior]
-        return self.prior.values() if isinstance(self.prior, dict) else self.prior
-
     def facts(self) -> list[tuple[str, str]]:
         """Return labels and values for ``repr`` and the table in notebooks."""
-        prior = next(iter(self._priors()))
+        priors = self.prior.values() if isinstance(self.prior, dict) else self.prior
+        prior = priors if isinstance(priors, Prior) else next(iter(priors))
         name = prior.family.name if prior.closed_form is None else prior.closed_form.name
         if self.layout.names is not None:
             name = f"{name} x {len(self.layout.names)}"

@@ -7,6 +7,7 @@ Far from the data, the integrand of the first is in a different place than the p
 from __future__ import annotations
 
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,17 +19,16 @@ from bayescal._core.shapes import Bool, Float, Int
 from bayescal._core.warnings import AccuracyWarning, SamplingWarning, warn
 from bayescal.data.checks import Batch
 from bayescal.inference._uncertainty import unresolved_masses
-from bayescal.inference.engine.averages import (
-    finite_features,
-    in_chunks,
-    linear,
-    natural_block,
-    weigh,
-)
+from bayescal.inference.engine.averages import in_chunks, linear
 from bayescal.inference.engine.condition import Setup, map_rows, select
 from bayescal.inference.integrators.base import Problem
 from bayescal.inference.integrators.quadrature.rule import Quadrature
 from bayescal.models import Family
+
+#: Arrays by their axes: points of each data set, or of all, and what is known about them.
+Rows: TypeAlias = 'Float[np.ndarray, " rows points *dimensions"]'
+PerPoint: TypeAlias = 'Float[np.ndarray, "sets points"]'
+Values: TypeAlias = 'Float[np.ndarray, " sets points *classes"]'
 
 #: Error in log odds above which the ends of a box or rounding matter, so that a point is integrated
 #: in a separate box.
@@ -43,7 +43,7 @@ _NODES_FOR_CHECK = 16
 
 
 def farthest(
-    points: Float[np.ndarray, " rows points *dimensions"], data: Batch, family: Family
+    points: Rows, data: Batch, family: Family
 ) -> Float[np.ndarray, " rows 2 *dimensions"] | None:
     """Return the outermost point on either side in each row (rows, m[, d]).
 
@@ -63,7 +63,7 @@ def farthest(
 
 
 def deepest(
-    points: Float[np.ndarray, " rows points *dimensions"], data: Batch, family: Family
+    points: Rows, data: Batch, family: Family
 ) -> Float[np.ndarray, " sets 1 *dimensions"] | None:
     """Return the point (batch, 1[, d]) that is farthest from all classes of each data set.
 
@@ -73,10 +73,7 @@ def deepest(
     index, far, points = np.zeros(len(data.x), int), False, points[: len(data.x)]
     rows, values = points, data.x
     if family.univariate:
-        rows, values = (
-            family.coordinate(points, np)[..., None],
-            family.coordinate(values, np)[..., None],
-        )
+        rows, values = (family.coordinate(x, np)[..., None] for x in (points, values))
     member = (data.y[..., None] == np.arange(family.classes)) & data.mask[..., None]
     inside = [np.where(member[..., None], values[:, :, None], end) for end in (np.inf, -np.inf)]
     low, high = inside[0].min(axis=1), inside[1].max(axis=1)
@@ -101,10 +98,7 @@ def deepest(
 
 
 def at_ends(
-    setup: Setup,
-    problem: Problem,
-    points: np.ndarray,
-    deep: np.ndarray | None,
+    setup: Setup, problem: Problem, points: np.ndarray, deep: np.ndarray | None
 ) -> Float[np.ndarray, "sets ends"]:
     """Return ``left_out`` at the ends of univariate points and in gaps, else at all points."""
     if points.ndim > 2:
@@ -116,11 +110,8 @@ def at_ends(
 
 
 def refine_tails(
-    setup: Setup,
-    problem: Problem,
-    values: Float[np.ndarray, " sets points *classes"],
-    points: Float[np.ndarray, " rows points *dimensions"],
-) -> tuple[Float[np.ndarray, " sets points *classes"], Float[np.ndarray, "sets points"]]:
+    setup: Setup, problem: Problem, values: Values, points: Rows
+) -> tuple[Values, PerPoint]:
     """Integrate again where the ends of the quadrature box matter.
 
     Values are log odds (batch, m), or log probabilities (batch, m, k), at points (1 or batch, m[,
@@ -143,11 +134,7 @@ def refine_tails(
     return values, nats
 
 
-def warn_of_large(
-    nats: Float[np.ndarray, "sets points"],
-    values: Float[np.ndarray, " sets points *classes"],
-    points: Float[np.ndarray, " rows points *dimensions"],
-) -> None:
+def warn_of_large(nats: PerPoint, values: Values, points: Rows) -> None:
     """Warn about values whose errors ``nats``, as returned by ``refine_tails``, are large."""
     size = np.abs(values if values.ndim == 2 else values.max(axis=-1))
     bad = ~(nats <= _MAX_LOG_ODDS_ERROR * (1 + size))
@@ -161,7 +148,7 @@ def warn_of_large(
         )
 
 
-def left_out(setup: Setup, problem: Problem, x: np.ndarray) -> Float[np.ndarray, "sets points"]:
+def left_out(setup: Setup, problem: Problem, x: np.ndarray) -> PerPoint:
     """Estimate the error of log odds (batch, m) due to mass outside the box and to rounding."""
     padded = pad_axis(x.astype(np.float64), padded_length(x.shape[1]), 1)
     if len(x) > 1:
@@ -173,19 +160,19 @@ def left_out(setup: Setup, problem: Problem, x: np.ndarray) -> Float[np.ndarray,
 def _height_at_ends(
     setup: Setup, problem: Problem, x: jax.Array
 ) -> Float[jax.Array, "sets points"]:
-    rule, family = setup.integrator, problem.prior.family
+    rule = setup.integrator
     assert isinstance(rule, Quadrature)
 
     def errors(
         problem: Problem, row: Float[jax.Array, " points *dimensions"] | None
     ) -> Float[jax.Array, " points"]:
         nodes = rule.realize(problem, _NODES_FOR_CHECK)
-        log_weights = weigh(family, nodes, problem.sums, problem.origin)[0]
-        natural = natural_block(family, nodes.params, problem.origin, log_weights.dtype)
+        log_weights = problem.weigh(nodes)[0]
+        natural = problem.densities.finite_natural(nodes.params, log_weights.dtype)
         outermost = rule.outermost(problem, _NODES_FOR_CHECK)[:, None]
 
         def part(points: Float[jax.Array, " points *dimensions"]) -> Float[jax.Array, " points"]:
-            phi = finite_features(family, points, problem.origin, log_weights.dtype)
+            phi = problem.densities.features(points, log_weights.dtype)
             heights = linear(natural, phi) + log_weights[:, None]
             top = jnp.max(heights, axis=1)
             end = jnp.max(jnp.where(outermost, heights, -jnp.inf), axis=1)
@@ -209,11 +196,10 @@ def _observe(
     Returns the unnormalized log class probabilities (n, classes), and the error (n,) of their
     differences, infinite if the rule fails.
     """
-    rule, family, n = setup.integrator, problem.prior.family, len(rows)
+    rule, n, k = setup.integrator, len(rows), problem.prior.family.classes
     assert isinstance(rule, Quadrature)
-    k = family.classes
     doubles = jnp.asarray(np.asarray(points, np.float64))
-    phi = np.asarray(finite_features(family, doubles, problem.origin, np.dtype(np.float64)))
+    phi = np.asarray(problem.densities.features(doubles, np.dtype(np.float64)))
     more = np.eye(k)[:, :, None] * phi[:, None, None, :]
     sums = (np.asarray(problem.sums)[rows][:, None] + more).reshape(n * k, k, -1)
     size = max(16, 1 << (n * k - 1).bit_length())
@@ -225,9 +211,8 @@ def _observe(
     refined = problem._replace(prior=arrays[0], sums=arrays[1], draws=None, log_weights=None)
     log_evidence, error = (v[: n * k].reshape(n, k) for v in rule.find(refined, setup.stacked))
     log_class_probs = np.asarray(problem.class_prior.log_mean)
-    log_evidence = log_evidence + (
-        log_class_probs[rows] if problem.class_prior.per_data_set else log_class_probs
-    )
+    per_data_set = problem.class_prior.per_data_set
+    log_evidence = log_evidence + (log_class_probs[rows] if per_data_set else log_class_probs)
     # Rounding of sums whose terms are larger than the sum.
     error = np.where(error < 0.5, error + 1e-13 * np.abs(log_evidence), np.inf).sum(axis=1)
     return log_evidence, np.where(np.isnan(error), np.inf, error)

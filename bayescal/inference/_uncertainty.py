@@ -15,17 +15,12 @@ from bayescal.inference._class_prior import ClassProbRule
 from bayescal.inference.engine.averages import (
     WeightedDraws,
     draw_blocks,
-    finite_features,
     in_blocks,
     in_chunks,
     linear,
-    mean_natural,
-    mixture,
-    natural_block,
-    weigh,
     weight_blocks,
 )
-from bayescal.inference.engine.condition import Setup, map_rows, realize, weights_of
+from bayescal.inference.engine.condition import Setup, map_rows, realize
 from bayescal.inference.integrators.base import Problem
 from bayescal.models import Prior
 from bayescal.models.prior import draw
@@ -34,7 +29,10 @@ from bayescal.models.prior import draw
 Points: TypeAlias = 'Float[jax.Array, " points *dimensions"]'
 PerDraw: TypeAlias = 'Float[jax.Array, " draws"]'
 PerClassPoint: TypeAlias = 'Float[jax.Array, "classes points"]'
+Natural: TypeAlias = 'Float[jax.Array, "classes draws features"]'
 
+#: Draws of one data set, and their normalized log weights.
+_Weighted: TypeAlias = tuple[WeightedDraws, jax.Array]
 #: A block of draws: parameters with an array for each draw, and another such array.
 _DrawBlock: TypeAlias = tuple[tuple[Params, jax.Array], jax.Array]
 
@@ -44,18 +42,16 @@ _BISECTIONS = 45
 _MIN_EFFECTIVE = 50
 
 
-def _posterior_draws(
-    setup: Setup, problem: Problem, key: jax.Array, num_samples: int
-) -> tuple[WeightedDraws, PerDraw]:
-    """Return draws that describe the posterior, and their normalized log weights.
+def _weighted(setup: Setup, problem: Problem) -> _Weighted:
+    """Return the draws of one data set and their weights."""
+    draws = realize(setup, problem)
+    return draws, problem.weights_of(draws)
 
-    These are draws even if predictions use the nodes of a rule.
-    """
+
+def _posterior_draws(setup: Setup, problem: Problem, key: jax.Array, num_samples: int) -> _Weighted:
+    """Return draws that describe the posterior, even if predictions use the nodes of a rule."""
     drawn = setup.integrator.posterior_draws(problem, key, num_samples)
-    if drawn is None:
-        drawn = realize(setup, problem)
-        return drawn, weights_of(problem, drawn)
-    return drawn, weigh(problem.prior.family, drawn, problem.sums, problem.origin)[0]
+    return _weighted(setup, problem) if drawn is None else (drawn, problem.weigh(drawn)[0])
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -67,29 +63,22 @@ def standard_error(setup: Setup, method: str, problem: Problem, x: Points) -> Pe
     ratio. Replicated designs use the spread between replicates, quadrature rules the difference
     from a coarser rule.
     """
-    draws = realize(setup, problem)
-    log_weights = weights_of(problem, draws)
+    weighted = _weighted(setup, problem)
     function = _between_replicates if setup.integrator.replicates else _delta_method
     if setup.integrator.name == "quadrature":
         function = _between_rules
-    return in_chunks(
-        lambda part: function(setup, method, problem, draws, log_weights, part), x, _CHUNK
-    )
+    return in_chunks(partial(function, setup, method, problem, weighted), x, _CHUNK)
 
 
 def _between_replicates(
-    setup: Setup,
-    method: str,
-    problem: Problem,
-    draws: WeightedDraws,
-    log_weights: PerDraw,
-    x: Points,
+    setup: Setup, method: str, problem: Problem, weighted: _Weighted, x: Points
 ) -> PerClassPoint:
     """Predict from each replicate separately, and return the standard error of their mean.
 
     Parts of one chain understate the error if chains disagree, so an error between whole chains
     that is twice as large takes precedence.
     """
+    draws, log_weights = weighted
     n = len(log_weights)
     log_class_probs = problem.class_prior.rule(method, n).log_probs[0].T
     log_class_probs = jnp.broadcast_to(log_class_probs, (n, log_class_probs.shape[1]))
@@ -100,11 +89,9 @@ def _between_replicates(
         def predict(item: _DrawBlock) -> jax.Array:
             (params, log_class_probs), log_weights = item
             weights, _ = normalize_log_weights(log_weights)
-            part = WeightedDraws(params, weights, weights)
-            class_probs = ClassProbRule.at(
-                log_class_probs.T if method == "preds" else log_class_probs.T[:, :1]
-            )
-            return _probabilities(method, problem, part, weights[None], class_probs, x)[:, 0]
+            part = WeightedDraws(params, weights, weights), weights
+            columns = log_class_probs.T if method == "preds" else log_class_probs.T[:, :1]
+            return _probabilities(method, problem, part, ClassProbRule.at(columns), x)
 
         parts = in_blocks((draws.params, log_class_probs), n, block)
         parts_probs = jax.lax.map(predict, (parts, weight_blocks(log_weights[None], block)[:, 0]))
@@ -119,37 +106,25 @@ def _between_replicates(
 
 
 def _between_rules(
-    setup: Setup,
-    method: str,
-    problem: Problem,
-    draws: WeightedDraws,
-    log_weights: PerDraw,
-    x: Points,
+    setup: Setup, method: str, problem: Problem, weighted: _Weighted, x: Points
 ) -> PerClassPoint:
     """Return the difference from a rule on the same box with five sixths of the nodes."""
-    nodes = setup.integrator.realize(problem, 5 * setup.size // 6)
-    weights = weigh(problem.prior.family, nodes, problem.sums, problem.origin)[0]
+    nodes = setup.integrator.realize(problem, max(1, 5 * setup.size // 6))
+    coarser = nodes, problem.weigh(nodes)[0]
     few, many = (problem.class_prior.rule(method, 1, coarse) for coarse in (True, False))
-    rough = _probabilities(method, problem, nodes, weights[None], few, x)
-    return jnp.abs(rough - _probabilities(method, problem, draws, log_weights[None], many, x))[:, 0]
+    rough = _probabilities(method, problem, coarser, few, x)
+    return jnp.abs(rough - _probabilities(method, problem, weighted, many, x))
 
 
 def _probabilities(
-    method: str,
-    problem: Problem,
-    draws: WeightedDraws,
-    log_weights: Float[jax.Array, "sets draws"],
-    class_probs: ClassProbRule,
-    x: Points,
-) -> Float[jax.Array, "classes sets points"]:
-    """Return class probabilities (k, b, m) for each row of log weights (b, n)."""
+    method: str, problem: Problem, weighted: _Weighted, class_probs: ClassProbRule, x: Points
+) -> PerClassPoint:
+    """Return class probabilities (k, m)."""
     if method == "coeffs":
-        return jnp.stack([_mean_model(problem, draws, w, x)[0] for w in log_weights], axis=1)
-    family, dtype = problem.prior.family, log_weights.dtype
-    log_probs = mixture(
-        family, method, draws.params, log_weights, x, problem.origin, class_probs, dtype
-    )
-    return jax.nn.softmax(log_probs, axis=0)
+        return _mean_model(problem, weighted, x)[0]
+    draws, log_weights = weighted
+    given = method, draws.params, log_weights[None], x, class_probs, log_weights.dtype
+    return jax.nn.softmax(problem.densities.mixture(*given)[:, 0], axis=0)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -161,14 +136,13 @@ def unresolved_mass(setup: Setup, problem: Problem, x: Points) -> PerClassPoint:
     mean plus half the variance of the log densities, which would be exact if these were normal. The
     bound is zero elsewhere, and vacuous where rounding hides the densities.
     """
-    family, origin = problem.prior.family, problem.origin
-    draws = realize(setup, problem)
-    log_weights = weights_of(problem, draws)
-    natural = natural_block(family, draws.params, origin, log_weights.dtype)
+    draws, log_weights = _weighted(setup, problem)
+    dtype = log_weights.dtype
+    natural = problem.densities.finite_natural(draws.params, dtype)
     weights = jnp.where(jnp.isfinite(log_weights), jnp.exp(log_weights), 0)[:, None]
 
     def part(points: jax.Array) -> jax.Array:
-        z = linear(natural, finite_features(family, points, origin, log_weights.dtype))
+        z = linear(natural, problem.densities.features(points, dtype))
         top = jnp.max(jnp.where(weights > 0, z, -jnp.inf), axis=1, keepdims=True)
         ratio = jnp.where(weights > 0, weights * jnp.exp(z - top), 0)
         total = ratio.sum(axis=1)
@@ -199,45 +173,35 @@ def unresolved_masses(
 
 
 def _mean_model(
-    problem: Problem, draws: WeightedDraws, log_weights: PerDraw, x: Points
+    problem: Problem, weighted: _Weighted, x: Points
 ) -> tuple[
-    PerClassPoint,
-    Float[jax.Array, "classes features"],
-    Float[jax.Array, "points features"],
+    PerClassPoint, Float[jax.Array, "classes features"], Float[jax.Array, "points features"]
 ]:
     """Return class probabilities (k, m) at the mean coefficients, these, and the features."""
-    family = problem.prior.family
-    mean = mean_natural(family, draws, log_weights, problem.origin)
-    phi = finite_features(family, x, problem.origin, mean.dtype)
+    mean = problem.densities.mean_natural(*weighted)
+    phi = problem.densities.features(x, mean.dtype)
     logits = linear(mean - mean[:1], phi) + problem.class_prior.fixed("coeffs")[:, None]
     return jax.nn.softmax(logits, axis=0), mean, phi
 
 
 def _delta_method(
-    setup: Setup,
-    method: str,
-    problem: Problem,
-    draws: WeightedDraws,
-    log_weights: PerDraw,
-    x: Points,
+    setup: Setup, method: str, problem: Problem, weighted: _Weighted, x: Points
 ) -> PerClassPoint:
     """Sum the squared influences of independent draws, in blocks."""
-    family, origin, dtype = problem.prior.family, problem.origin, log_weights.dtype
-    n = log_weights.shape[0]
+    (draws, log_weights), densities = weighted, problem.densities
+    n, dtype, k = len(log_weights), log_weights.dtype, densities.family.classes
     class_probs = problem.class_prior.rule(method, n)
+    mean = log_total = jnp.zeros(())
     if method == "coeffs":
-        probs, mean, phi = _mean_model(problem, draws, log_weights, x)
-        log_total = jnp.zeros(())
+        probs, mean, phi = _mean_model(problem, weighted, x)
     else:
-        log_sums = mixture(
-            family, method, draws.params, log_weights[None], x, origin, class_probs, dtype
-        )[:, 0]
+        given = method, draws.params, log_weights[None], x, class_probs, dtype
+        log_sums = densities.mixture(*given)[:, 0]
         log_total = jax.nn.logsumexp(log_sums, axis=0)
-        probs, phi = jnp.exp(log_sums - log_total), finite_features(family, x, origin, dtype)
-        mean = jnp.zeros(())
+        probs, phi = jnp.exp(log_sums - log_total), densities.features(x, dtype)
 
     def influence(
-        natural: Float[jax.Array, "classes draws features"], log_class_probs: jax.Array
+        natural: Natural, log_class_probs: jax.Array
     ) -> Float[jax.Array, "classes draws points"]:
         """Return the influence (k, n, m) of each draw on each class probability."""
         if method == "coeffs":
@@ -250,19 +214,19 @@ def _delta_method(
         ratio = jnp.exp(logits - log_total)
         return ratio - probs[:, None] * jnp.sum(ratio, axis=0)
 
-    block = even_block(n, block_elements() // (x.shape[0] * family.classes))
+    block = even_block(n, block_elements() // (x.shape[0] * k))
 
     def add(total: jax.Array, item: _DrawBlock) -> tuple[jax.Array, None]:
         (params, logs), log_class_probs = item
-        change = influence(natural_block(family, params, origin, dtype), log_class_probs.T)
+        change = influence(densities.finite_natural(params, dtype), log_class_probs.T)
         weights = jnp.exp(logs)[None, :, None]
         # A draw of weight zero may have an infinite density ratio: it has no influence.
         part = jnp.where(weights > 0, weights * change, 0)
         return total + jnp.sum(part**2, axis=1), None
 
-    per_draw = jnp.broadcast_to(class_probs.log_probs[0].T, (n, family.classes))
+    per_draw = jnp.broadcast_to(class_probs.log_probs[0].T, (n, k))
     items = draw_blocks(draws, log_weights, block), in_blocks(per_draw, n, block)
-    total, _ = jax.lax.scan(add, jnp.zeros((family.classes, x.shape[0])), items)
+    total, _ = jax.lax.scan(add, jnp.zeros((k, x.shape[0])), items)
     return jnp.sqrt(total)
 
 
@@ -276,25 +240,23 @@ def credible_bounds(
     work and no sorting. For two classes they are log odds of each class, so that small
     probabilities keep their digits.
     """
-    family, origin = problem.prior.family, problem.origin
+    densities, k = problem.densities, problem.prior.family.classes
     draws, log_weights = _posterior_draws(setup, problem, jax.random.key(0), num_samples)
     weights = jnp.exp(log_weights)
-    natural = natural_block(family, draws.params, origin, weights.dtype)
+    natural = densities.finite_natural(draws.params, weights.dtype)
     log_class_probs = problem.class_prior.drawn(len(weights))
 
     def chunk(part: Points) -> jax.Array:
-        phi = finite_features(family, part, origin, weights.dtype)
+        phi = densities.features(part, weights.dtype)
         logits = linear(natural, phi) + log_class_probs[..., None]
-        if family.classes == 2:
+        if k == 2:
             values = (logits[1] - logits[0])[None]
         else:
             values = jax.nn.softmax(logits, axis=0)
         quantiles = jnp.stack([_quantile(values, weights, level) for level in levels])
-        if family.classes == 2:
-            return jnp.concatenate([-quantiles, quantiles], axis=1)
-        return quantiles
+        return jnp.concatenate([-quantiles, quantiles], axis=1) if k == 2 else quantiles
 
-    return in_chunks(chunk, x, max(1, (1 << 22) // (num_samples * family.classes)))
+    return in_chunks(chunk, x, max(1, (1 << 22) // (num_samples * k)))
 
 
 def _quantile(
@@ -318,8 +280,7 @@ def _quantile(
 @partial(jax.jit, static_argnums=0)
 def weighted_draws(setup: Setup, problem: Problem) -> tuple[Params, PerDraw]:
     """Return the parameters drawn for one data set, and their normalized log weights."""
-    draws = realize(setup, problem)
-    log_weights = weights_of(problem, draws)
+    draws, log_weights = _weighted(setup, problem)
     return draws.params, log_weights
 
 

@@ -11,7 +11,7 @@ from bayescal._core.lazy import jax, jnp, registered
 from bayescal._core.shapes import Float
 from bayescal.inference._class_prior import ClassProbRule
 from bayescal.inference._uncertainty import weighted_draws
-from bayescal.inference.engine.averages import finite_features, in_chunks, linear, mixture
+from bayescal.inference.engine.averages import Densities, in_chunks, linear
 from bayescal.inference.engine.condition import Setup
 from bayescal.inference.integrators.base import Problem
 from bayescal.models import Family
@@ -89,18 +89,18 @@ class PosteriorFunction:
     ) -> Float[jax.Array, "classes points"]:
         """Compute unnormalized log class probabilities (classes, m)."""
         rule, dtype = self.log_class_probs, self.log_class_probs.log_probs.dtype
+        densities = Densities(self.family, self.origin)
         if self.exact is not None:
             assert self.setup is not None
             log_density = self.setup.integrator.log_predictive(self.exact, x)
             assert log_density is not None
             return log_density + rule.log_probs[0]
         if self.natural is not None:
-            phi = finite_features(self.family, x, self.origin, dtype)
+            phi = densities.features(x, dtype)
             return linear(self.natural - self.natural[:1], phi) + rule.log_probs[0]
         assert self.weighted is not None
         params, log_weights = self.weighted
-        given = self.family, self.method, params, log_weights[None], x, self.origin
-        return mixture(*given, rule, dtype)[:, 0]
+        return densities.mixture(self.method, params, log_weights[None], x, rule, dtype)[:, 0]
 
     def __repr__(self) -> str:
         return f"PosteriorFunction({self.family.name}, {self.method})"

@@ -169,8 +169,7 @@ class Prediction:
         nats, separate = (post.layout.shaped(values) for values in (nats, separate))
         if not self._binary:
             nats, separate = nats[..., None], separate[..., None]
-        error = np.where(separate, 0, error)
-        return np.fmax(error, shift(log_odds, nats))
+        return np.fmax(np.where(separate, 0, error), shift(log_odds, nats))
 
     def interval(self, level: float = 0.9) -> tuple[np.ndarray | jax.Array, np.ndarray | jax.Array]:
         """Compute the central credible interval of f*(x; theta) at each point.
@@ -212,27 +211,23 @@ class Prediction:
         return as_result(bounds[0], self.probs.dtype), as_result(bounds[1], self.probs.dtype)
 
     def _rows(
-        self,
-        function: Callable[[Setup, Problem, jax.Array], jax.Array],
-        max_step: float = np.inf,
+        self, function: Callable[[Setup, Problem, jax.Array], jax.Array], max_step: float = np.inf
     ) -> list[np.ndarray]:
         """Apply ``function(setup, problem, points)`` to every data set; it returns (r, classes, m).
 
         Returns ``r`` arrays shaped like ``probs``. Many points are interpolated where log odds
         change by at most ``max_step`` from node to node.
         """
-        post = self.posterior
-        values = np.asarray(self._values, np.float64).reshape(
-            len(post.data.x), self._points.shape[1], -1
-        )
-        rows = []
+        post, rows = self.posterior, []
+        count, m = len(post.data.x), self._points.shape[1]
+        values = np.asarray(self._values, np.float64).reshape(count, m, -1)
         with float64():
-            for b in range(len(post.data.x)):
+            for b in range(count):
                 points = self._points[0 if len(self._points) == 1 else b]
                 use, weights = _nodes(points, post.family, values[b], max_step)
                 padded = pad_axis(use, padded_length(len(use)), 0).astype(np.float64)
-                result = np.asarray(function(*post.alone(b), jax.device_put(padded)))
-                result = result[..., : len(use)]
+                result = function(*post.alone(b), jax.device_put(padded))
+                result = np.asarray(result)[..., : len(use)]
                 if weights is not None:
                     left, fraction = weights
                     result = result[..., left] * (1 - fraction) + result[..., left + 1] * fraction
@@ -332,8 +327,7 @@ class Prediction:
         if not self._binary:
             coords["class"] = post.classes
         about: dict[str, object] = {"method": self.method, "integrator": post.integrator}
-        if "lower" in values:
-            about["level"] = level
+        about |= {"level": level} if "lower" in values else {}
         result = xr.Dataset(values, coords, about)
         return result.set_xindex("x") if result.x.dims == ("point",) else result
 
@@ -382,12 +376,12 @@ class Prediction:
         draw = plot_function("curve")
         banded = level is not None and self.method in _BANDED
         ends = self.interval(level) if banded and level is not None else (None, None)
-        names = [label] if layout.names is None else list(layout.names)
-        for i, name in enumerate(names):
-            parts = (self.probs, *ends)
-            if layout.names is not None:
-                parts = tuple(None if part is None else part[i] for part in parts)
-            ax = draw(self.x, *parts, ax=ax, label=name)
+        parts = self.probs, *ends
+        if layout.names is None:
+            return draw(self.x, *parts, ax=ax, label=label)
+        for i, name in enumerate(layout.names):
+            of_prior = (None if part is None else part[i] for part in parts)
+            ax = draw(self.x, *of_prior, ax=ax, label=name)
         assert ax is not None
         return ax
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 
 import numpy as np
@@ -25,10 +26,11 @@ from bayescal.inference._tails import (
     warn_of_large,
     warn_sparse_tails,
 )
-from bayescal.inference.engine.condition import Setup, mean_coefficients, natural_rows
+from bayescal.inference.engine.condition import mean_coefficients, natural_rows
 from bayescal.inference.engine.interpolate import center_and_scale
 from bayescal.inference.engine.layout import Index
 from bayescal.inference.engine.predict import (
+    DTypes,
     Predicted,
     predict_by_nodes,
     predict_each,
@@ -131,18 +133,16 @@ class Posterior(Conditioned):
         [0.5    0.8808]
         """
         checks.check_choice(method, "method", METHODS)
-        family = self.family
+        family, mask = self.family, None
         if x is None:
             dtype = out = np.dtype(np.float64)
-            points, mask = self.layout.given.x, self.layout.given.mask
+            points, mask = self.layout.given.x, self.data.mask
         else:
             dtype, out = bulk_dtype(x), result_dtype(x)
             points = checks.check_points(x, self.layout.given, family.univariate)
-            mask = None
             family.check_support(points, "x")
         if len(points) > 1:
             points = self.layout.spread(points)
-            mask = None if mask is None else self.layout.spread(mask)
         divided = are_shared()
         result, error = self._evaluate(points, method, (dtype, out), interpolate, divided)
         nats = None
@@ -151,10 +151,7 @@ class Posterior(Conditioned):
         elif method == "predictive" and self.integrator != "closed_form":
             far = warn_sparse_tails(self.setup, self.problem, points, self.data)
             nats = np.zeros(()) if far else None
-        values, probs = (
-            _trim(v, len(self.data.x), points.shape[1], self.layout.shape, mask, out)
-            for v in (result.values, result.probs)
-        )
+        values, probs = (self._trim(v, points.shape[1], mask, out) for v in result[:2])
         return Prediction(self, points, method, values, probs, error, nats)
 
     def as_function(self, method: str = "predictive", *, index: Index = 0) -> PosteriorFunction:
@@ -197,42 +194,32 @@ class Posterior(Conditioned):
         self,
         points: np.ndarray,
         method: str,
-        dtypes: tuple[np.dtype, np.dtype],
+        dtypes: DTypes,
         interpolate: bool | None,
         divided: bool,
     ) -> tuple[Predicted, float | None]:
-        """Predict at padded points; return also the error of interpolation.
-
-        ``dtypes`` are the type in which averages are computed and the type of the result.
-        """
-        setup, (dtype, out) = self.setup, dtypes
-        problem, _, local, gather = self._local_part(points, method, divided, interpolate, str(out))
-        family = self.family
+        """Predict at padded points; return also the error of interpolation."""
+        family, given = self.family, (interpolate, str(dtypes[1]))
+        problem, _, local, gather = self._local_part(points, method, divided, *given)
         count, m = len(self.data.x), points.shape[1]
         shared = len(points) == 1
-        padded = pad_axis(local, padded_length(m), 1)
-        if not shared:
-            padded = pad_axis(padded, len(problem.sums), 0)
-        padded = padded.astype(np.float64, copy=False)
+        padded = pad_axis(local, padded_length(m), 1).astype(np.float64, copy=False)
         with float64():
-            x = jax.device_put(padded[0] if shared else padded)
+            x = jax.device_put(padded if shared else pad_axis(padded, len(problem.sums), 0))
             if method in ("coeffs", "map"):
 
                 def linear() -> Predicted:
                     natural = jax.device_put(self._natural(method, problem))
                     at = x, problem.origin, problem.class_prior.fixed(method)
-                    return predict_linear(family, natural, *at, shared, dtype, out)
+                    return predict_linear(family, natural, *at, dtypes)
 
                 return jax.device_put(gather(linear)), None
 
-            def run(program: Callable[..., Predicted], *options: object) -> Callable[[], Predicted]:
-                def predict(setup: Setup, problem: Problem, x: jax.Array) -> Predicted:
-                    return program(setup, method, problem, x, *options)
-
-                return lambda: predict_each(predict, setup, problem, x, shared)
+            def run(program: Callable[..., Predicted], *options: object) -> Predicted:
+                return predict_each(program, self.setup, method, problem, x, *options)
 
             smooth = family.univariate and family.classes == 2
-            together = m if shared or not setup.common_draws else m * count
+            together = m if shared or not self.setup.common_draws else m * count
             long = together >= LONG if interpolate is None else interpolate
             if smooth and long:
                 ends = jax.device_put(np.array([points.min(), points.max()], np.float64))
@@ -240,16 +227,15 @@ class Posterior(Conditioned):
                 for intervals in _INTERVALS:
                     if interpolate is None and intervals >= max(LONG, together):
                         break
-                    options = shared, intervals, dtype, out
-                    result = gather(run(predict_by_nodes, ends, bulk, *options))
+                    result = gather(partial(run, predict_by_nodes, ends, bulk, intervals, dtypes))
                     miss, log_miss = float(result.miss), float(result.log_miss)
                     if miss <= _TOLERANCE and log_miss <= _LOG_TOLERANCE:
                         return jax.device_put(result), miss
 
             def exactly() -> Predicted:
-                result = run(predict_exactly, shared, True, dtype, out)()
+                result = run(predict_exactly, True, dtypes)
                 if len(problem.sums) > 1 and np.isnan(float(result.miss)):
-                    result = run(predict_exactly, shared, False, dtype, out)()
+                    result = run(predict_exactly, False, dtypes)
                 return result
 
             return jax.device_put(gather(exactly)), None
@@ -288,22 +274,16 @@ class Posterior(Conditioned):
         modes = self._modes if problem is self.bare.problem else self._local_modes
         return np.asarray(natural_rows(problem.prior.family, modes, problem.origin))
 
+    def _trim(
+        self, array: jax.Array, m: int, mask: np.ndarray | None, out: np.dtype
+    ) -> np.ndarray | jax.Array:
+        """Cut padding off a result, and set masked observations to NaN.
 
-def _trim(
-    array: jax.Array,
-    count: int,
-    m: int,
-    shape: tuple[int, ...],
-    mask: np.ndarray | None,
-    out: np.dtype,
-) -> np.ndarray | jax.Array:
-    """Cut padding off a result, and set masked observations to NaN.
-
-    On a CPU this uses NumPy, which compiles nothing for new sizes.
-    """
-    on_processor = all(device.platform == "cpu" for device in array.devices())
-    xp: ModuleType = np if on_processor else jnp
-    cut = xp.asarray(array)[:count, :m]
-    if mask is not None and not mask.all():
-        cut = xp.where(mask.reshape(mask.shape + (1,) * (cut.ndim - 2)), cut, np.nan)
-    return as_result(cut.reshape(shape + cut.shape[1:]), out)
+        On a CPU this uses NumPy, which compiles nothing for new sizes.
+        """
+        on_processor = all(device.platform == "cpu" for device in array.devices())
+        xp: ModuleType = np if on_processor else jnp
+        cut = xp.asarray(array)[: len(self.data.x), :m]
+        if mask is not None and not mask.all():
+            cut = xp.where(mask.reshape(mask.shape + (1,) * (cut.ndim - 2)), cut, np.nan)
+        return as_result(cut.reshape(self.layout.shape + cut.shape[1:]), out)

@@ -313,36 +313,45 @@ def model_sites(
     return names
 
 
+def sample_sites(
+    prior: Prior, key: jax.Array, shape: tuple[int, ...] = ()
+) -> tuple[Params, list[Site]]:
+    """Visit the random sites with values, each of ``shape``, drawn from their distributions."""
+    count = itertools.count()
+
+    def choose(name: str, distribution: Distribution) -> jax.Array:
+        value = distribution.sample(jax.random.fold_in(key, next(count)), shape)
+        return jnp.asarray(value, jnp.result_type(float))
+
+    return walk(prior, choose)
+
+
 def draw(prior: Prior, key: jax.Array, num_samples: int) -> tuple[Params, jax.Array]:
     """Draw parameters, with a leading axis of ``num_samples``, and their log prior density."""
 
-    def walked(key: jax.Array, shape: tuple[int, ...]) -> tuple[Params, list[Site]]:
-        count = itertools.count()
-
-        def choose(name: str, distribution: Distribution) -> jax.Array:
-            value = distribution.sample(jax.random.fold_in(key, next(count)), shape)
-            return jnp.asarray(value, jnp.result_type(float))
-
-        return walk(prior, choose)
-
     def draw_once(key: jax.Array) -> tuple[Params, jax.Array]:
-        params, sites = walked(key, ())
+        params, sites = sample_sites(prior, key)
         return params, log_density(sites)
 
     if prior.model is not None:
         return jax.vmap(draw_once)(jax.random.split(key, num_samples))
     # Draw all independent sites at once, which compiles to less.
-    params, sites = walked(key, (num_samples,))
-    random = {site.name for site in sites}
-    params = {
-        name: v if name in random else jnp.broadcast_to(v, (num_samples, *jnp.shape(v)))
-        for name, v in params.items()
-    }
+    params, sites = sample_sites(prior, key, (num_samples,))
+    params = repeat_fixed(params, sites, num_samples)
     log_prior = jnp.zeros(num_samples)
     with jax.numpy_dtype_promotion("standard"):
         for site in sites:
             log_prior = log_prior + site.distribution.log_prob(site.value)
     return params, nan_to_minus_inf(log_prior)
+
+
+def repeat_fixed(params: Params, sites: Sequence[Site], n: int) -> Params:
+    """Repeat the parameters that no site samples ``n`` times, so that they match the others."""
+    sampled = {site.name for site in sites}
+    return {
+        name: value if name in sampled else jnp.broadcast_to(value, (n, *jnp.shape(value)))
+        for name, value in params.items()
+    }
 
 
 def log_density(sites: Sequence[Site]) -> jax.Array:

@@ -1,12 +1,12 @@
 """Recalibration maps that a monitor bets on, with their prior weights.
 
 Each alternative is a map from the monitored probabilities p to probabilities q. The evidence of a
-row for an alternative is the likelihood ratio q(y) / p(y).
+row for an alternative is the likelihood ratio q(y) / p(y). A set of alternatives has prior weights
+(c,) that sum to one, and ``kinds``, the error that each alternative corrects: "offset", "slope" or
+"both".
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,22 +14,6 @@ import numpy as np
 _PRIOR_SCALES = (0.1, 0.3, 1.0)
 #: Log odds up to which products of likelihood ratios of 16 rows stay within double precision.
 _BOUNDED = 8.0
-
-
-class Alternatives:
-    """A finite set of recalibration maps with prior weights (c,) that sum to one."""
-
-    weights: np.ndarray
-    #: The kind of error that each alternative corrects: "offset", "slope" or "both".
-    kinds: np.ndarray
-
-    def log_ratios(self, probs: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Compute the logarithms of the likelihood ratios (n, c)."""
-        raise NotImplementedError
-
-    def ratios(self, probs: np.ndarray, y: np.ndarray) -> np.ndarray | None:
-        """Compute the likelihood ratios (n, c), or None if products of them may overflow."""
-        return None
 
 
 def _prior(points: np.ndarray) -> np.ndarray:
@@ -51,19 +35,17 @@ def _both_signs(least: float, greatest: float, num: int) -> np.ndarray:
 
 
 def _with_zero(points: np.ndarray) -> np.ndarray:
-    middle = len(points) // 2
-    return np.insert(points, middle, 0.0)
+    return np.insert(points, len(points) // 2, 0.0)
 
 
-@dataclass
-class BinaryAlternatives(Alternatives):
+class BinaryAlternatives:
     """Maps logit q = a logit p + b: offsets alone, slopes alone, and both together.
 
     Of the prior weight, 65 % are on 16 offsets, 20 % on 12 slopes and 15 % on 36 pairs, because
     offsets are the hardest to detect. Probabilities are those of class 1 (n,), labels are 0 or 1.
     """
 
-    def __post_init__(self) -> None:
+    def __init__(self) -> None:
         offsets = _both_signs(0.05, 3.0, 8)
         slopes = _both_signs(0.05, 1.4, 6)
         pair_slopes = _with_zero(_both_signs(0.12, 1.1, 3))
@@ -81,11 +63,11 @@ class BinaryAlternatives(Alternatives):
         self.weights = np.concatenate(parts)
         self.kinds = np.repeat(["offset", "slope", "both"], [len(part) for part in parts])
         # The powers of the odds that occur, and those of all alternatives as positions among them.
-        powers, self._power = np.unique(np.exp(self.log_slopes), return_inverse=True)
-        self._powers = powers
+        self._powers, self._power = np.unique(np.exp(self.log_slopes), return_inverse=True)
         self._factors = np.exp(np.stack([self.offsets, -self.offsets]))
 
     def log_ratios(self, probs: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Compute the logarithms of the likelihood ratios (n, c)."""
         sign = 1.0 - 2.0 * y
         log_odds = _logit(probs)
         line = np.multiply.outer(log_odds, np.exp(self.log_slopes)) + self.offsets
@@ -93,6 +75,7 @@ class BinaryAlternatives(Alternatives):
         return np.logaddexp(0, sign * log_odds)[:, None] - loss
 
     def ratios(self, probs: np.ndarray, y: np.ndarray) -> np.ndarray | None:
+        """Compute the likelihood ratios (n, c), or None if products of them may overflow."""
         log_odds = _logit(probs)
         if len(probs) and np.abs(log_odds).max() > _BOUNDED:
             return None
@@ -106,18 +89,15 @@ class BinaryAlternatives(Alternatives):
         return np.divide((1 + np.exp(signed))[:, None], result, out=result)
 
 
-@dataclass
-class MulticlassAlternatives(Alternatives):
+class MulticlassAlternatives:
     """Maps q proportional to p**a exp(b [class j]): a temperature, one class's offset, or both.
 
     Two fifths of the prior weight are on 12 temperatures, two fifths on 12 offsets of each of k
     classes, and a fifth on both together. Probabilities are (n, k), labels are positions.
     """
 
-    k: int
-
-    def __post_init__(self) -> None:
-        k = self.k
+    def __init__(self, k: int) -> None:
+        self.k = k
         slopes, offsets = _both_signs(0.05, 1.4, 6), _both_signs(0.06, 2.5, 6)
         pair_slopes, pair_offsets = _both_signs(0.12, 1.1, 3), _both_signs(0.12, 1.5, 3)
         product = _prior(pair_slopes)[:, :, None] * _prior(pair_offsets)[:, None, :]
@@ -133,7 +113,11 @@ class MulticlassAlternatives(Alternatives):
         self.weights = np.concatenate(parts)
         self.kinds = np.repeat(["slope", "offset", "both"], [len(part) for part in parts])
 
+    def ratios(self, probs: np.ndarray, y: np.ndarray) -> None:
+        """Return None: products of likelihood ratios may overflow."""
+
     def log_ratios(self, probs: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Compute the logarithms of the likelihood ratios (n, c)."""
         n, rows = len(y), np.arange(len(y))
         log_probs = np.log(np.maximum(probs, np.finfo(float).tiny))
         powers = log_probs[:, None, :] * self._slopes[:, None]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescal.monitoring._alternatives import Alternatives
+from bayescal.monitoring._alternatives import BinaryAlternatives, MulticlassAlternatives
 
 #: Rows of a block: restarts begin before the first row of each.
 BLOCK = 16
@@ -44,13 +44,12 @@ class Evidence:
     supermartingale, and exceeds any threshold sooner or later.
     """
 
-    def __init__(self, alternatives: Alternatives) -> None:
+    def __init__(self, alternatives: BinaryAlternatives | MulticlassAlternatives) -> None:
         self.alternatives = alternatives
         self.rows = 0
         #: Logarithm of the wealth now.
         self.log_wealth = 0.0
-        log_weights = np.log(alternatives.weights)
-        self._log_weights = log_weights
+        self._log_weights = log_weights = np.log(alternatives.weights)
         #: Logarithms of wealth by alternative (c,) at the beginning of the current block: of the
         #: bets from the first row on, and of restarts in groups that are closed.
         self.log_plain = log_weights.copy()

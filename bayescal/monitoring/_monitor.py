@@ -23,11 +23,10 @@ from bayescal.data.label_names import (
 )
 from bayescal.data.predictions import Predictions, Reading, read_arrays
 from bayescal.data.weights import check_weights_of, of_all_rows
-from bayescal.monitoring._action import advise
 from bayescal.monitoring._alternatives import BinaryAlternatives, MulticlassAlternatives
 from bayescal.monitoring._course import Course
 from bayescal.monitoring._evidence import Evidence, without
-from bayescal.monitoring._region import LogOddsHistory, Region, look_stride
+from bayescal.monitoring._region import Line, LogOddsHistory, advise, look_stride
 from bayescal.monitoring._times import Time, known_times, plain_time, read_times, to_text
 
 if TYPE_CHECKING:
@@ -270,20 +269,18 @@ class Monitor:
             inside = np.where(certain[:, None], 1 / self._k, p)
             wealth = self._evidence[0].update(inside, y, without(certain, weights))
         else:
-            columns = p.reshape(len(p), -1), y.reshape(len(y), -1)
             parts = []
-            for j, (evidence, history) in enumerate(
-                zip(self._evidence, self._histories, strict=True)
+            columns = p.reshape(len(p), -1).T, y.reshape(len(y), -1).T
+            for evidence, history, q, label in zip(
+                self._evidence, self._histories, *columns, strict=True
             ):
-                q, label = columns[0][:, j], columns[1][:, j]
                 self._note_refuted(np.where(label == 1, q, 1 - q) == 0, weights)
                 certain = (q == 0) | (q == 1)
                 inside = np.where(certain, 0.5, q)
                 parts.append(evidence.update(inside, label, without(certain, weights)))
                 used = ~certain
-                share = None if weights is None else weights[used]
                 log_odds = np.log(inside[used]) - np.log1p(-inside[used])
-                history.add(log_odds, label[used], share)
+                history.add(log_odds, label[used], None if weights is None else weights[used])
             wealth = np.logaddexp.reduce(parts, axis=0) - np.log(len(parts))
         if self.refuted_row_ is not None:
             wealth[max(0, self.refuted_row_ - self.n_rows_) :] = np.inf
@@ -375,7 +372,7 @@ class Monitor:
         (float, float)
             Infinite where nothing is known; NaN if no slope and offset explain the rows.
         """
-        return self._region(label).slope()
+        return self._ends(label, 0)
 
     def offset_interval(self, label: int = 0) -> tuple[float, float]:
         """Compute the interval of the offset b in logit q = a logit p + b, after all rows so far.
@@ -392,7 +389,7 @@ class Monitor:
         (float, float)
             Infinite where nothing is known; NaN if no slope and offset explain the rows.
         """
-        return self._region(label).offset()
+        return self._ends(label, 1)
 
     def confidence_sequence(self, label: int = 0) -> dict[str, np.ndarray]:
         """Compute the intervals of slope and offset at up to 64 evenly spaced earlier times.
@@ -410,23 +407,21 @@ class Monitor:
         """
         self._check_slopes(label)
         history = self._histories[label] if self._histories else LogOddsHistory()
-        level = np.log(self.alpha)
-        regions = [
-            Region(history.terms_of(look.cells, look.counts), level + look.log_evidence)
-            for look in history.looks
-        ]
-        return {
-            "rows": np.array([look.row for look in history.looks], int),
-            "slope": np.array([region.slope() for region in regions]).reshape(-1, 2),
-            "offset": np.array([region.offset() for region in regions]).reshape(-1, 2),
-        }
+        level, ends = np.log(self.alpha), []
+        for look in history.looks:
+            line = Line(history.terms_of(look.cells, look.counts))
+            ends.append([line.ends(i, level + look.log_evidence) for i in (0, 1)])
+        slope, offset = np.array(ends).reshape(-1, 2, 2).swapaxes(0, 1)
+        rows = np.array([look.row for look in history.looks], int)
+        return {"rows": rows, "slope": slope, "offset": offset}
 
-    def _region(self, label: int) -> Region:
+    def _ends(self, label: int, coordinate: int) -> tuple[float, float]:
+        """Compute the interval of the slope (0) or the offset (1) now."""
         self._check_slopes(label)
         if not self._evidence:
-            return Region(LogOddsHistory().terms(), -np.inf)
+            return Line(LogOddsHistory().terms()).ends(coordinate, -np.inf)
         threshold = np.log(self.alpha) + self._evidence[label].log_plain_evidence
-        return Region(self._histories[label].terms(), threshold)
+        return Line(self._histories[label].terms()).ends(coordinate, threshold)
 
     def _check_slopes(self, label: int) -> None:
         """Raise unless there are slopes and offsets of the label."""

@@ -1,4 +1,4 @@
-"""Confidence sequences of slope and offset from a history of monitored rows."""
+"""Confidence sequences of slope and offset from a history of monitored rows, and advice."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayescal._core.numerics import find_root, sigmoid
+from bayescal.monitoring._evidence import Evidence
 
 #: Width and ends of the cells of log odds in which rows are counted.
 _WIDTH, _LARGEST = 0.05, 15.0
@@ -86,15 +87,9 @@ class LogOddsHistory:
     def state(self) -> dict[str, Any]:
         """Return the cells that have rows, as lists."""
         used = np.flatnonzero(self.counts)
-        return {
-            "cells": used.tolist(),
-            "counts": self.counts[used].tolist(),
-            "sums": self.sums[used].tolist(),
-            "looks": [
-                [look.row, look.log_evidence, look.cells.tolist(), look.counts.tolist()]
-                for look in self.looks
-            ],
-        }
+        cells, counts, sums = (part.tolist() for part in (used, self.counts[used], self.sums[used]))
+        looks = [[*look[:2], look.cells.tolist(), look.counts.tolist()] for look in self.looks]
+        return {"cells": cells, "counts": counts, "sums": sums, "looks": looks}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from a state that :meth:`state` returned."""
@@ -118,7 +113,9 @@ def look_stride(n: int, histories: int) -> int:
 class Line:
     """The log likelihood ratio of maps logit q = a logit p + b to p, as a function of (a, b).
 
-    It is concave.
+    By Ville's inequality the maps whose likelihood ratio is at least alpha times that of the
+    mixture contain the true one, at all times together, with probability 1 - alpha. The log
+    likelihood is concave, so this region is convex.
     """
 
     def __init__(self, terms: Terms) -> None:
@@ -162,12 +159,8 @@ class Line:
                 break
         return point
 
-    def maximum(self) -> list[float]:
-        """Find the most likely slope and offset."""
-        return self._profile_peak(0)
-
-    def _profile_peak(self, coordinate: int) -> list[float]:
-        """Maximize over one coordinate with the other one always at its best."""
+    def maximum(self, coordinate: int = 0) -> list[float]:
+        """Find the most likely slope and offset, by the profile over one of them."""
         low, high = _BOUNDS[coordinate]
         # A derivative this small is rounding: equal log odds do not tell a slope from an offset.
         slack = 1e-12 * float(self._weights @ (1 + np.abs(self._log_odds)))
@@ -197,7 +190,7 @@ class Line:
         def excess(x: float) -> float:
             return self.value(self._at(coordinate, x)) - threshold
 
-        peak = self._profile_peak(coordinate)
+        peak = self.maximum(coordinate)
         if self.value(peak) < threshold:
             return float("nan"), float("nan")
         low, high = _BOUNDS[coordinate]
@@ -213,24 +206,27 @@ class Line:
         return self._sign * (slope * self._log_odds + offset)
 
 
-class Region:
-    """All slopes and offsets that the rows so far do not refute at a level.
+def advise(evidence: Evidence, history: LogOddsHistory | None, row: int, time: object) -> str:
+    """Describe in words what is wrong and what to refit, with rows from about ``row`` on.
 
-    By Ville's inequality the maps logit q = a logit p + b whose likelihood ratio to p is at least
-    alpha times that of the mixture contain the true one, at all times together, with probability
-    1 - alpha. The log likelihood is concave, so the region is convex.
+    Without a history of log odds, the evidence determines what is wrong.
     """
-
-    def __init__(self, terms: Terms, log_threshold: float) -> None:
-        self._line, self._threshold = Line(terms), log_threshold
-
-    def slope(self) -> tuple[float, float]:
-        """Find the least and the greatest slope in the region, NaN if it is empty."""
-        return self._line.ends(0, self._threshold)
-
-    def offset(self) -> tuple[float, float]:
-        """Find the least and the greatest offset in the region, NaN if it is empty."""
-        return self._line.ends(1, self._threshold)
+    since = f"with rows from about {row} on" + ("" if time is None else f" ({time})")
+    if history is None:
+        kinds = evidence.kind_weights()
+        kind, slope, offset = max(kinds, key=lambda name: kinds[name]), None, None
+    else:
+        kind, slope, offset = likely_kind(history.terms_since(row))
+    if kind == "offset":
+        number = "" if offset is None else f" (offset {offset:+.2f})"
+        return f"the share of outcomes has changed{number}: refit an offset {since}"
+    if kind == "slope":
+        if slope is None:
+            return f"confidence is too high or too low: refit a temperature {since}"
+        level = "high" if slope < 1 else "low"
+        return f"confidence is too {level} (slope {slope:.2f}): refit a temperature {since}"
+    number = "" if slope is None else f" (slope {slope:.2f}, offset {offset:+.2f})"
+    return f"confidence and shares have changed{number}: recalibrate {since}, for example by Auto"
 
 
 def likely_kind(terms: Terms) -> tuple[str, float, float]:

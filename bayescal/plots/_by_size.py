@@ -42,6 +42,7 @@ _WIDTH, _NAME = 4.6, 0.9
 #: Largest fraction of the figure's width for a name; smallest fraction of their width that the axes
 #: keep.
 _MAX_NAME_FRACTION, _MIN_AXES_FRACTION = 0.4, 0.4
+_CONNECTION = {"arrowstyle": "-", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0, "relpos": (0, 0.5)}
 #: Width in points that the label of a tick needs.
 _TICK = 36.0
 
@@ -154,14 +155,11 @@ def _table(
     values: Arrays, names: Sequence[object] | None, s: int
 ) -> tuple[list[str] | None, np.ndarray]:
     """Read the names and the values (s, k)."""
-    if isinstance(values, Mapping):
-        if names is not None:
-            raise ValueError(
-                "names must be left out where values is a mapping: its keys are the names"
-            )
-        names = list(values)
+    if isinstance(values, Mapping) and names is not None:
+        raise ValueError("names must be left out where values is a mapping: its keys are the names")
     table = _columns(values, "values", s)
-    names = column_names(values) if names is None else names
+    if names is None:
+        names = list(values) if isinstance(values, Mapping) else column_names(values)
     labels = None if names is None else check_names(names, "values")
     if labels is not None and len(labels) != table.shape[1]:
         raise ValueError(f"names must be {table.shape[1]}, one for each method, got {len(labels)}")
@@ -192,13 +190,15 @@ def _columns(given: Arrays, name: str, s: int) -> np.ndarray:
     if isinstance(given, Mapping):
         if not given:
             raise ValueError(f"{name} must not be an empty mapping")
-        columns = {f"{name}[{key!r}]": column for key, column in given.items()}
-        arrays = [as_numpy(column, label) for label, column in columns.items()]
-        for label, array in zip(columns, arrays, strict=True):
+        arrays = []
+        for key, column in given.items():
+            label = f"{name}[{key!r}]"
+            array = as_numpy(column, label)
             if array.shape != (s,):
                 raise ValueError(
                     f"{label} must have shape ({s},) to match sizes, got {array.shape}"
                 )
+            arrays.append(array)
         table = np.stack(arrays, axis=1)
     else:
         table = as_numpy(given, name)
@@ -254,24 +254,11 @@ class _LineLabels:
         key.add_artist(Line2D([_KEY / 2], [4], marker=line.get_marker(), **style))
         name = TextArea("")
         box = AnnotationBbox(
-            HPacker(children=[key, name], align="center", pad=0, sep=4),
-            (1, value),
-            (_LEADER, 0),
-            xycoords=ax.get_yaxis_transform(),
-            boxcoords="offset points",
-            box_alignment=(0, 0.5),
-            frameon=False,
-            pad=0,
-            annotation_clip=False,
-            arrowprops={
-                "arrowstyle": "-",
-                "color": line.get_color(),
-                "linewidth": 0.6,
-                "shrinkA": 0,
-                "shrinkB": 0,
-                "relpos": (0, 0.5),
-            },
-        )
+            HPacker(children=[key, name], align="center", pad=0, sep=4), (1, value), (_LEADER, 0),
+            xycoords=ax.get_yaxis_transform(), boxcoords="offset points", box_alignment=(0, 0.5),
+            frameon=False, pad=0, annotation_clip=False,
+            arrowprops={**_CONNECTION, "color": line.get_color()},
+        )  # fmt: skip
         ax.add_artist(box)
         self.boxes.append(box)
         self.names.append(str(line.get_label()))
@@ -302,10 +289,8 @@ class _LineLabels:
         if figure.get_layout_engine() is None:
             # Keep names inside the figure, since no layout makes space for them.
             beside += max(text.get_window_extent(renderer).width for text in self.texts)
-            right = max(
-                min(position.x1, 1 - beside / width),
-                position.x0 + _MIN_AXES_FRACTION * position.width,
-            )
+            least = position.x0 + _MIN_AXES_FRACTION * position.width
+            right = max(min(position.x1, 1 - beside / width), least)
             position = Bbox.from_extents(position.x0, position.y0, right, position.y1)
         moved = _spread(wanted, _LINE * size, height) - wanted
         for box, shift in zip(self.boxes, moved, strict=True):

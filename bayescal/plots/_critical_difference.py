@@ -119,7 +119,12 @@ def critical_difference(
         longest = max(len(name) for name in labels)
         ax = new_axes(min(4.2 + 0.07 * longest, 6.5), height / 72 + 0.1)
     ax.set_axis_off()
-    ticks = _draw_axis(ax, low, high, head)
+    ink = gray(ax, 0)
+    ax.plot([low, high], [-head, -head], color=ink, linewidth=1.1, zorder=2)
+    ticks = []
+    for rank in range(low, high + 1):
+        ax.plot([rank, rank], [-head, -head + _TICK], color=ink, linewidth=0.9, zorder=2)
+        ticks.append(ax.text(rank, -head + _TICK + 1, str(rank), ha="center", va="bottom"))
     title = 0.5 * (low + high), -head + _TICK + _LINE
     small = [ax.text(*title, "average rank", ha="center", va="bottom", color=gray(ax, _GREY))]
     if critical is not None:
@@ -139,7 +144,7 @@ def critical_difference(
         edge = high + stub if right else low - stub
         x = float(ranks[method])
         ax.plot([x, x, edge], [-head, y, y], color=gray(ax, _GREY), linewidth=0.9, zorder=2)
-        ax.plot(x, -head, "o", color=gray(ax, 0), markersize=3, zorder=4)
+        ax.plot(x, -head, "o", color=ink, markersize=3, zorder=4)
         sides[right].append(
             ax.annotate(
                 "", (edge, y), (_GAP if right else -_GAP, 0),
@@ -170,15 +175,13 @@ def _statistics(
             )
         critical = scores.nemenyi.critical_difference if test == "nemenyi" else None
         return scores.names, scores.ranks, scores.significant(test), critical
-    level = check_level(0.05 if level is None else level)
-    direction = {"lower_is_better": lower_is_better is not False}
-    table = read_table(scores, names, finite=test == "wilcoxon", **direction)
+    level, lower = check_level(0.05 if level is None else level), lower_is_better is not False
+    table = read_table(scores, names, finite=test == "wilcoxon", lower_is_better=lower)
     ranks = average_ranks(table.values)
     if test == "wilcoxon":
         return table.names, ranks, wilcoxon(table.values).adjusted <= level, None
     result = nemenyi(table.values, level)
-    critical = result.critical_difference
-    return table.names, ranks, significant_gaps(ranks, result), critical
+    return table.names, ranks, significant_gaps(ranks, result), result.critical_difference
 
 
 def _levels(intervals: list[tuple[float, float]]) -> list[tuple[float, float, int]]:
@@ -199,15 +202,6 @@ def _range(ranks: np.ndarray, critical: float | None) -> tuple[int, int]:
     while high - low < length:
         low, high = (low, high + 1) if high < len(ranks) else (low - 1, high)
     return low, high
-
-
-def _draw_axis(ax: Axes, low: int, high: int, head: float) -> list[Text]:
-    """Draw the axis of ranks and return the texts of its ticks."""
-    ax.plot([low, high], [-head, -head], color=gray(ax, 0), linewidth=1.1, zorder=2)
-    ranks = range(low, high + 1)
-    for rank in ranks:
-        ax.plot([rank, rank], [-head, -head + _TICK], color=gray(ax, 0), linewidth=0.9, zorder=2)
-    return [ax.text(r, -head + _TICK + 1, str(r), ha="center", va="bottom") for r in ranks]
 
 
 def _draw_critical(ax: Axes, low: int, high: int, critical: float) -> Text:

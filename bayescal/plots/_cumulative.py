@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -131,9 +131,7 @@ def cumulative(
         check_choice(events, "events", SINGLE)
     if level is not None:
         check_level(level)
-    models = read_models(
-        probs, data, "cumulative", y=y, label=label, weights=weights, classes=classes, inputs=inputs
-    )
+    models = read_models(probs, data, "cumulative", y, weights, classes, inputs, label)
     rows = [model.data for model in models]
     kinds = {resolve_kind(events, None, row.columns, SINGLE)[0] for row in rows}
     if len(kinds) > 1:
@@ -156,12 +154,12 @@ def cumulative(
     label_axes(ax, f"Share of rows, by {what}", f"Cumulative outcome less {what}")
     if not any(line.get_gid() == _ZERO for line in ax.lines):
         ax.axhline(0, color=gray(ax, 0.55), linewidth=0.9, zorder=1, gid=_ZERO)
-    for name, line in zip(names, lines, strict=True):
+    for name, (x, heights, half) in zip(names, lines, strict=True):
         style = next_style(ax)
         if level is not None:
-            half = np.repeat(line.half, 2)
-            style.fill(ax, np.array([0.0, 1.0]), -half, half, alpha=0.2)
-        style.draw(ax, line.x, line.y, linewidth=1.5, label=name)
+            ends = np.repeat(half, 2)
+            style.fill(ax, np.array([0.0, 1.0]), -ends, ends, alpha=0.2)
+        style.draw(ax, x, heights, linewidth=1.5, label=name)
     if any(name is not None for name in names):
         _draw_legend(ax, new_figure)
     return ax
@@ -180,19 +178,11 @@ def _draw_legend(ax: Axes, new_figure: bool) -> None:
     ax.set_ylim(bottom, bottom + (top - bottom) / (1 - min(room, _MAX_LEGEND)))
 
 
-class _Line(NamedTuple):
-    """Points (m,) of a line, and half the height of its band."""
-
-    x: np.ndarray
-    y: np.ndarray
-    half: float
-
-
 def _of_events(data: Predictions, of: str) -> Predictions:
     """Return the probability of the event of each row, and 1 where it happened."""
     events = find_events(data, of, 1, np)
-    y = events.happened.astype(int)
-    return data._replace(probs=events.predicted, y=y, classes=None, first=None)
+    happened = events.happened.astype(int)
+    return data._replace(probs=events.predicted, y=happened, classes=None, first=None)
 
 
 def _part(part: str, data: Predictions, seed: int) -> str:
@@ -203,7 +193,10 @@ def _part(part: str, data: Predictions, seed: int) -> str:
     return f"p {p_value(test.p_value)}"
 
 
-def _line(data: Predictions, level: float | None, seed: int) -> _Line:
+def _line(
+    data: Predictions, level: float | None, seed: int
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Compute the points (m,) of a line, and half the height of its band."""
     steps = CumulativeSteps(data.probs, data.y.astype(float), data.weights, data.whole)
     total = steps.mass.sum()
     x = np.append(0.0, np.cumsum(steps.mass) / total)
@@ -215,4 +208,4 @@ def _line(data: Predictions, level: float | None, seed: int) -> _Line:
         kept = np.linspace(0, len(x) - 1, _MAX_POINTS).astype(int)
         kept = np.unique(np.append(kept, [y.argmax(), y.argmin()]))
         x, y = x[kept], y[kept]
-    return _Line(x, y, half)
+    return x, y, half

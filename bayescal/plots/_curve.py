@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike, UserData
-from bayescal.data.checks import check_level, check_names
+from bayescal.data.checks import check_level
 from bayescal.data.fitted import is_fitted
 from bayescal.inference.prediction import Prediction
-from bayescal.plots._inputs import Predictor, read_vector
+from bayescal.plots._inputs import Predictor, by_label, read_vector
 from bayescal.plots._maps import BinaryMap, common_scores
 from bayescal.plots.style import draw_legend, gray, label_axes, literal, new_axes, next_style, tidy
 
@@ -131,16 +131,10 @@ def _draw_maps(
     label: str | None,
 ) -> Axes:
     """Draw the maps of calibrators."""
-    several = isinstance(given, Mapping)
-    if several and label is not None:
-        raise ValueError("label must be left out where x is a mapping: its keys are the labels")
-    if several and not given:
-        raise ValueError("x must not be an empty mapping")
-    if several:
-        check_names(given, "x")
+    calibrators = by_label(given, "x", label)
     if level is not None:
         level = check_level(level)
-    maps = {name: BinaryMap(map_) for name, map_ in (given if several else {label: given}).items()}
+    maps = {name: BinaryMap(calibrator) for name, calibrator in calibrators.items()}
     kinds = {map_.inputs for map_ in maps.values()}
     if len(kinds) > 1:
         raise ValueError(f"x must be calibrators with the same inputs, got {sorted(kinds)}")

@@ -106,16 +106,7 @@ def decision_cost(
     >>> ax.lines[-1].get_ydata()
     array([0.  , 0.333])
     """
-    given = read_models(
-        probs,
-        data,
-        "decision_cost",
-        y=y,
-        label=label,
-        weights=weights,
-        classes=classes,
-        inputs=inputs,
-    )
+    given = read_models(probs, data, "decision_cost", y, weights, classes, inputs, label)
     models = [(model.name, _probabilities(model.data)) for model in given]
     cases = given[0].data
     happened, row_weights = cases.y == 1, cases.weights / cases.weights.sum()
@@ -132,7 +123,13 @@ def decision_cost(
         ax.set_xlim(0, 1)
         tidy(ax)
     label_axes(ax, "Cost ratio t: act where p > t", "Expected cost")
-    _draw_defaults(ax, float(row_weights @ happened))
+    if not any(line.get_gid() == _DEFAULTS for line in ax.lines):
+        # The cost of always acting, or never, by the frequency of class 1.
+        frequency = float(row_weights @ happened)
+        ax.plot(
+            [0, frequency, 1], [0, 2 * frequency * (1 - frequency), 0], color=gray(ax, 0.45),
+            linewidth=1, linestyle=(0, (4, 3)), zorder=2, label="always or never", gid=_DEFAULTS,
+        )  # fmt: skip
     for (name, p), cost in zip(models, costs, strict=True):
         score = row_weights @ (p - happened) ** 2
         shown = None if name is None else f"{name}  {score:.3f}"
@@ -161,17 +158,6 @@ def _cost(
 
     false_alarms = weights[~happened].sum() - below(~happened)
     return 2 * (t * false_alarms + (1 - t) * below(happened))
-
-
-def _draw_defaults(ax: Axes, frequency: float) -> None:
-    """Draw the cost of always acting, or never, given the frequency of class 1; only once."""
-    if any(line.get_gid() == _DEFAULTS for line in ax.lines):
-        return
-    top = 2 * frequency * (1 - frequency)
-    ax.plot(
-        [0, frequency, 1], [0, top, 0], color=gray(ax, 0.45), linewidth=1, linestyle=(0, (4, 3)),
-        zorder=2, label="always or never", gid=_DEFAULTS,
-    )  # fmt: skip
 
 
 def _make_room(ax: Axes) -> None:

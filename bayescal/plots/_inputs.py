@@ -50,16 +50,29 @@ class Model(NamedTuple):
     data: Predictions
 
 
+def by_label(given: UserData, argument: str, label: str | None) -> dict[object, UserData]:
+    """Return the values of a mapping by their names, or any other value by its label."""
+    if not isinstance(given, Mapping):
+        return {label: given}
+    if label is not None:
+        raise ValueError(
+            f"label must be left out where {argument} is a mapping: its keys are the labels"
+        )
+    if not given:
+        raise ValueError(f"{argument} must not be an empty mapping")
+    check_names(given, argument)
+    return {**given}
+
+
 def read_models(
     probs: Models,
     data: tuple[object, ...],
     called: str,
-    *,
     y: ArrayLike | None,
+    weights: ArrayLike | None,
+    classes: Classes,
+    inputs: Inputs,
     label: str | None = None,
-    weights: ArrayLike | None = None,
-    classes: Classes = None,
-    inputs: Inputs = "probs",
     second: bool = True,
 ) -> list[Model]:
     """Check the predictions of one model, or of the models in a mapping.
@@ -67,14 +80,7 @@ def read_models(
     ``data`` and ``y`` are the further arguments of the public function ``called``; ``second`` tells
     whether two columns are read as P(second class).
     """
-    several = isinstance(probs, Mapping)
-    if several and label is not None:
-        raise ValueError("label must be left out where probs is a mapping: its keys are the labels")
-    if several and not probs:
-        raise ValueError("probs must not be an empty mapping")
-    if several:
-        check_names(probs, "probs")
-    given: dict[object, UserData] = {**probs} if isinstance(probs, Mapping) else {label: probs}
+    several, given = isinstance(probs, Mapping), by_label(probs, "probs", label)
     arrays, labels, classes = predictions(given, data, y, classes, called)
     if labels is None:
         raise TypeError(f"y must be given: {called}(probs, y) or {called}(model, X, y)")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: Size of a new figure in inches: its width, and heights without and with slope and offset.
 _WIDTH, _HEIGHT, _FULL_HEIGHT = 6.4, 3.2, 6.0
-_DASHED, _DOTTED = (0, (4, 3)), (0, (1, 2))
+_DASHES = (0, (4, 3)), (0, (1, 2))
 _MARK = "bayescal-mark"
 #: Fraction of the looks, from the last one, whose ends determine the limits of the axes.
 _SHOWN = 0.75
@@ -83,24 +83,29 @@ def monitor(
     times = monitored.times_at(numbers)
     x, at = numbers if times is None else times, len(rows)
     styles = [next_style(ax) for ax in all_axes]
-    _draw_evidence(all_axes[0], styles[0], x[:at], values, monitored.alpha)
+    finite = np.where(np.isfinite(values), values, np.nan)
+    styles[0].draw(all_axes[0], x[:at], finite, linewidth=1.4, label="log evidence")
+    threshold = float(-np.log(monitored.alpha))
+    line = all_axes[0].axhline(threshold, color=gray(all_axes[0], 0.45), linewidth=1, zorder=1)
+    line.set(gid=_MARK, label=f"alarm above log({1 / monitored.alpha:g})")
     if sequence is not None:
-        for ax, style, name, calibrated in zip(
-            all_axes[1:], styles[1:], ("slope", "offset"), (1.0, 0.0), strict=True
-        ):
+        kinds = zip(("slope", "offset"), (1.0, 0.0), all_axes[1:], styles[1:], strict=True)
+        for name, calibrated, ax, style in kinds:
             _draw_interval(ax, style, x[at : at + len(looks)], sequence[name], calibrated)
             ax.set_ylabel(ax.get_ylabel() or name.capitalize())
     for ax in all_axes:
-        for mark, dashes, position in zip(
-            marks, (_DASHED, _DOTTED), x[at + len(looks) :], strict=False
-        ):
-            line = ax.axvline(
-                position, color=gray(ax, 0.25), linewidth=1.1, linestyle=dashes, zorder=2
-            )
+        shade = gray(ax, 0.25)
+        for mark, dashes, position in zip(marks, _DASHES, x[at + len(looks) :], strict=False):
+            line = ax.axvline(position, color=shade, linewidth=1.1, linestyle=dashes, zorder=2)
             line.set(gid=_MARK, label=f"{mark}, row {marks[mark]:,}")
         tidy(ax)
     if times is not None and times.dtype.kind == "M":
-        _write_dates(all_axes[-1])
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        # Dates are written without their common parts.
+        locator = AutoDateLocator(maxticks=8)
+        all_axes[-1].xaxis.set_major_locator(locator)
+        all_axes[-1].xaxis.set_major_formatter(ConciseDateFormatter(locator))
     label_axes(all_axes[0], "", "Log evidence")
     all_axes[-1].set_xlabel(all_axes[-1].get_xlabel() or ("Row" if times is None else "Time"))
     draw_legend(all_axes[0], fontsize="small")
@@ -117,25 +122,11 @@ def _axes(axes: object, wanted: int) -> np.ndarray:
         return given
     import matplotlib.pyplot as plt
 
+    size, ratios = (_WIDTH, _HEIGHT if wanted == 1 else _FULL_HEIGHT), [2, 1, 1][:wanted]
     _, created = plt.subplots(
-        wanted,
-        1,
-        sharex=True,
-        squeeze=False,
-        figsize=(_WIDTH, _HEIGHT if wanted == 1 else _FULL_HEIGHT),
-        height_ratios=[2, 1, 1][:wanted],
-        layout="constrained",
+        wanted, sharex=True, squeeze=False, figsize=size, height_ratios=ratios, layout="constrained"
     )
     return created[:, 0]
-
-
-def _draw_evidence(ax: Axes, style: Style, x: np.ndarray, values: np.ndarray, alpha: float) -> None:
-    """Draw the logarithm of the evidence, and the threshold."""
-    finite = np.where(np.isfinite(values), values, np.nan)
-    style.draw(ax, x, finite, linewidth=1.4, label="log evidence")
-    level = float(-np.log(alpha))
-    line = ax.axhline(level, color=gray(ax, 0.45), linewidth=1, zorder=1)
-    line.set(gid=_MARK, label=f"alarm above log({1 / alpha:g})")
 
 
 def _draw_interval(
@@ -154,12 +145,3 @@ def _draw_interval(
     for end in (lower, upper):
         ax.plot(x, end, color=style.color, linewidth=0.8, zorder=3)
     ax.set_ylim(low, high)
-
-
-def _write_dates(ax: Axes) -> None:
-    """Write dates on the horizontal axis without their common parts."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-    locator = AutoDateLocator(maxticks=8)
-    ax.xaxis.set_major_locator(locator)
-    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))

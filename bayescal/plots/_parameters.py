@@ -152,11 +152,9 @@ def _draw_rows(ax: Axes, draws: np.ndarray, labels: list[str], level: float) -> 
     tails = (1 - level) / 2, 0.25, 0.5, 0.75, (1 + level) / 2
     lower, low, median, high, upper = np.quantile(draws, tails, axis=0)
     at = np.arange(len(labels))
-    many = len(labels) > _MANY_ROWS
-    color = COLORS[0]
-    ends = float(lower.min()), float(upper.max())
+    many, color = len(labels) > _MANY_ROWS, COLORS[0]
     for mark in (0.0, 1.0):
-        if ends[0] <= mark <= ends[1]:
+        if lower.min() <= mark <= upper.max():
             ax.axvline(mark, color=gray(ax, 0.7), linewidth=0.8, zorder=1)
     ax.hlines(at, lower, upper, color=color, linewidth=1.2, zorder=2)
     # The thick line is the narrower of both intervals.
@@ -196,7 +194,6 @@ def _draw_image(ax: Axes, name: str, draws: np.ndarray, level: float) -> None:
     literal(ax.set_title("", fontsize="medium"), title)
     ax.locator_params(integer=True, nbins=6)
     bar = ax.inset_axes((1.04, 0, 0.05, 1))
-    figure = ax.figure
-    figure.colorbar(image, cax=bar).ax.locator_params(nbins=5)
+    ax.figure.colorbar(image, cax=bar).ax.locator_params(nbins=5)
     bar.tick_params(labelsize="small")
     bar.set_label("bayescal-colorbar")

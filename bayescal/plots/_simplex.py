@@ -20,6 +20,9 @@ _CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3) / 2]])
 _FINE = 60
 #: Largest length of arrows as a fraction of the distance between neighbors.
 _LONGEST = 0.9
+#: Units of arrows, and sizes of their heads in widths of their shafts.
+_ARROWS = {"angles": "xy", "scale_units": "xy", "scale": 1, "width": 0.005, "minlength": 0}
+_ARROWS |= {"headwidth": 3.2, "headlength": 3.6, "headaxislength": 3.2}
 _SUM_TOLERANCE = 1e-6
 
 
@@ -88,20 +91,12 @@ def simplex(
         raise ValueError(f"labels must be three names, got {len(names)}")
     if ax is None:
         ax = new_axes(4.6, 4.0)
-    fine, inner = _lattice(_FINE), _inner(_FINE + 1)
+    fine, inner = _lattice(_FINE) @ _CORNERS, _inner(_FINE + 1)
     moved = 0.5 * np.abs(_apply(apply, inner) - inner).sum(axis=1)
-    highest = float(moved.max()) if limit is None else float(limit)
-    shade = ax.tripcolor(
-        fine @ _CORNERS[:, 0],
-        fine @ _CORNERS[:, 1],
-        moved,
-        shading="gouraud",
-        cmap="cividis_r",
-        vmin=0,
-        vmax=max(highest, 1e-9),
-        zorder=1,
-        rasterized=True,
-    )
+    highest = max(float(moved.max()) if limit is None else float(limit), 1e-9)
+    x, y = fine.T
+    shade = ax.tripcolor(x, y, moved, shading="gouraud", vmin=0, vmax=highest, cmap="cividis_r")
+    shade.set(zorder=1, rasterized=True)
     if colorbar:
         bar = ax.figure.colorbar(shade, ax=ax, shrink=0.7, pad=0.02)
         bar.set_label("Total variation of the change")
@@ -110,23 +105,9 @@ def simplex(
     step, change = ends @ _CORNERS - start, 0.5 * np.abs(ends - points).sum(axis=1)
     length = np.maximum(np.hypot(*step.T), 1e-9)
     step *= np.minimum(1, _LONGEST / (count * length))[:, None]
-    ax.quiver(
-        start[:, 0],
-        start[:, 1],
-        step[:, 0],
-        step[:, 1],
-        angles="xy",
-        scale_units="xy",
-        scale=1,
-        width=0.005,
-        # Visible on the color below.
-        color=["white" if far else "black" for far in change > 0.5 * max(highest, 1e-9)],
-        headwidth=3.2,
-        headlength=3.6,
-        headaxislength=3.2,
-        minlength=0,
-        zorder=3,
-    )
+    # Visible on the color below.
+    colors = ["white" if far else "black" for far in change > 0.5 * highest]
+    ax.quiver(*start.T, *step.T, color=colors, zorder=3, **_ARROWS)
     outline = np.vstack([_CORNERS, _CORNERS[:1]])
     ax.plot(outline[:, 0], outline[:, 1], color=gray(ax, 0), linewidth=1, zorder=2)
     alignments = (("right", "top"), ("left", "top"), ("center", "bottom"))

@@ -6,7 +6,9 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
+
+from bayescal.data.checks import check_count
 
 if TYPE_CHECKING:
     import numpy as np
@@ -127,6 +129,31 @@ def new_axes(width: float, height: float) -> Axes:
 
     _, ax = plt.subplots(figsize=(width, height), layout="constrained")
     return ax
+
+
+def new_panels(
+    count: int,
+    columns: int | None,
+    size: tuple[float, float],
+    margins: tuple[float, float],
+    layout: Literal["constrained", "compressed"],
+) -> np.ndarray:
+    """Create a figure of panels with common axes, by default at most three side by side.
+
+    Sizes of a panel and of the margins are in inches. Returns the axes (count,).
+    """
+    import matplotlib.pyplot as plt
+
+    across = (2 if count == 4 else 3) if columns is None else check_count(columns, "columns")
+    across = min(across, count)
+    down = -(-count // across)
+    figsize = size[0] * across + margins[0], size[1] * down + margins[1]
+    figure, grid = plt.subplots(
+        down, across, figsize=figsize, layout=layout, sharex=True, sharey=True, squeeze=False
+    )
+    for ax in grid.ravel()[count:]:
+        figure.delaxes(ax)
+    return grid.ravel()[:count]
 
 
 def label_axes(ax: Axes, x: str, y: str) -> None:

@@ -12,7 +12,6 @@ import xarray as xr
 
 from bayescal._core.display.tables import TextTable
 from bayescal.compare import Comparison, compare
-from bayescal.data.checks import check_count
 from bayescal.metrics.registry import METRICS
 
 if TYPE_CHECKING:
@@ -70,12 +69,7 @@ class SweepAccessor:
         return SweepTable(TextTable(name, ["configuration", *methods], rows, caption))
 
     def compare(
-        self,
-        metric: str | None = None,
-        *,
-        margin: float = 0.0,
-        level: float = 0.05,
-        **where: Any,
+        self, metric: str | None = None, *, margin: float = 0.0, level: float = 0.05, **where: Any
     ) -> Comparison:
         """Compare the methods by rank, over the data sets of all configurations or of some.
 
@@ -122,46 +116,32 @@ class SweepAccessor:
         array of matplotlib Axes, shape (panels,)
             The axes of the panels.
         """
-        import matplotlib.pyplot as plt
-
-        from bayescal.plots.style import tidy
+        from bayescal.plots.style import new_panels, tidy
 
         values = self._metric(metric)[1].sel(_as_lists(where))
         dims = [dim for dim in ("prior", "class_ratio") if dim in values.dims]
         settings = itertools.product(*(values[dim].values for dim in dims))
         panels = [dict(zip(dims, setting, strict=True)) for setting in settings]
         vary = [dim for dim in dims if values.sizes[dim] > 1]
-        across = 2 if len(panels) == 4 else 3
-        across = min(len(panels), across if columns is None else check_count(columns, "columns"))
-        down = -(-len(panels) // across)
-        figure, grid = plt.subplots(
-            *(down, across),
-            figsize=(2.7 * across + 0.4, 2.2 * down + 0.8),
-            layout="constrained",
-            sharex=True,
-            sharey=True,
-            squeeze=False,
-        )
-        axes = grid.ravel()
-        for panel, ax in zip(panels, axes, strict=False):
+        axes = new_panels(len(panels), columns, (2.7, 2.2), (0.4, 0.8), "constrained")
+        for panel, ax in zip(panels, axes, strict=True):
             self._draw(ax, metric, where | panel, named=False)
-            title = [str(panel[d]) if d == "prior" else f"{d} {panel[d]:g}" for d in vary]
-            ax.set_title(", ".join(title), fontsize="medium")
+            title = ", ".join(_setting(dim, panel[dim]) for dim in vary)
+            ax.set_title(title, fontsize="medium")
             tidy(ax)
             if values.sizes["n_train"] <= _TICKS:
                 ax.set_xticks(values.n_train.values, [f"{n:g}" for n in values.n_train.values])
                 ax.minorticks_off()
             ax.label_outer()
-        for ax in axes[len(panels) :]:
-            figure.delaxes(ax)
         # Label the sizes below panels that have no panel underneath.
-        for ax in axes[max(0, len(panels) - across) : len(panels)]:
+        across = axes[0].get_subplotspec().get_gridspec().ncols
+        for ax in axes[-across:]:
             ax.tick_params(labelbottom=True)
             ax.set_xlabel("Training cases")
         methods = [str(method) for method in values.calibrator.values]
-        across = min(len(methods), 2 * across)
-        figure.legend(axes[0].lines, methods, loc="outside lower center", ncols=across)
-        return axes[: len(panels)]
+        placement = {"loc": "outside lower center", "ncols": min(len(methods), 2 * across)}
+        axes[0].figure.legend(axes[0].lines, methods, **placement)
+        return axes
 
     def plot_by_size(
         self, metric: str | None = None, *, ax: Axes | None = None, **where: Any
@@ -233,8 +213,8 @@ def _cells(values: xr.DataArray) -> Iterator[tuple[str, xr.DataArray]]:
     stacked = values.stack(cell=dims) if dims else values.expand_dims("cell")
     for index in range(stacked.sizes["cell"]):
         cell = stacked.isel(cell=index)
-        parts = [
-            str(cell[dim].item()) if dim == "prior" else f"{dim} {cell[dim].item():g}"
-            for dim in vary
-        ]
-        yield ", ".join(parts), cell
+        yield ", ".join(_setting(dim, cell[dim].item()) for dim in vary), cell
+
+
+def _setting(dim: str, value: object) -> str:
+    return str(value) if dim == "prior" else f"{dim} {value:g}"

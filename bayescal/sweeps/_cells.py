@@ -130,17 +130,13 @@ class DataSetBlock(NamedTuple):
 
 def draw_block(cell: Cell, keys: DataSetKeys, wanted: int | None = None) -> DataSetBlock:
     """Draw a data set for each key; the result depends on nothing else."""
-    y = _labels(*class_counts(cell.n_train, cell.class_ratio))
-    test_y = _labels(*class_counts(cell.n_test, 0.5))
+    y = np.repeat([0, 1], class_counts(cell.n_train, cell.class_ratio))
+    test_y = np.repeat([0, 1], class_counts(cell.n_test, 0.5))
     with float64():
         parameters = _parameters(cell.prior, keys.parameters)
         x = _observe(cell.prior.family, parameters, keys.train, jnp.asarray(y))
         test_x = _observe(cell.prior.family, parameters, keys.test, jnp.asarray(test_y))
     return DataSetBlock(x, y, test_x, test_y, parameters, len(x) if wanted is None else wanted)
-
-
-def _labels(zeros: int, ones: int) -> np.ndarray:
-    return np.repeat([0, 1], [zeros, ones])
 
 
 @jax.jit
@@ -155,10 +151,7 @@ def _parameters(prior: Prior, keys: jax.Array) -> dict[str, jax.Array]:
 def _observe(
     family: Family, parameters: dict[str, jax.Array], keys: jax.Array, y: jax.Array
 ) -> jax.Array:
-    def draw_scores(item: tuple[dict[str, jax.Array], jax.Array]) -> jax.Array:
-        return family.sample(item[0], y, item[1])
-
-    return jax.lax.map(draw_scores, (parameters, keys))
+    return jax.lax.map(lambda item: family.sample(item[0], y, item[1]), (parameters, keys))
 
 
 def describe(value: object) -> object:

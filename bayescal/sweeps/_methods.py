@@ -141,13 +141,12 @@ class Optimal(Recipe):
         return Answer(log_odds)
 
 
+@dataclass(eq=False)
 class EstimatorRecipe(Recipe):
     """A scikit-learn classifier or a calibrator of raw scores, fitted to each data set in turn."""
 
+    estimator: AnyModel
     one_by_one = True
-
-    def __init__(self, estimator: AnyModel) -> None:
-        self.estimator = estimator
 
     @property
     def identity(self) -> list[object]:
@@ -167,13 +166,12 @@ class EstimatorRecipe(Recipe):
         return Answer(log_odds, status)
 
 
+@dataclass(eq=False)
 class Function(Recipe):
     """A user's function of training scores, labels and test scores that returns log odds."""
 
+    function: Callable[..., object]
     one_by_one = True
-
-    def __init__(self, function: Callable[..., object]) -> None:
-        self.function = function
 
     @property
     def identity(self) -> list[object]:
@@ -217,12 +215,10 @@ def fit_lines(name: str, x: jax.Array, y: np.ndarray) -> Lines:
     with float64():
         weights = jnp.asarray(np.arange(length) < len(y), float)
         if name in ("smoothed", "L1", "L2"):
-            # Spread the classes evenly over the folds; rows of a class are exchangeable.
-            folds = jnp.arange(length) % FOLDS
             grid = _grid(name, y)
             grid = grid._replace(targets=padded(grid.targets))
             labels = padded(jnp.asarray(y, float))
-            return _cross_validated(padded(x), labels, weights, grid, folds, name == "L1")
+            return _cross_validated(padded(x), labels, weights, grid, name == "L1")
         scores, mean, scale = _standardize(x) if name == "cauchy_map" else (x, 0.0, 1.0)
         if name == "ibls":
             labels = jnp.broadcast_to(jnp.asarray(y), x.shape)
@@ -245,23 +241,17 @@ def _grid(name: str, y: np.ndarray) -> CandidateGrid:
         zero = jnp.zeros(len(SMOOTHINGS))
         return CandidateGrid(jnp.asarray(y + SMOOTHINGS[:, None] * (1.0 - 2 * y)), zero, zero)
     strengths, zero = jnp.asarray(STRENGTHS), jnp.zeros(len(STRENGTHS))
-    targets = jnp.asarray(y, float)[None]
-    return (
-        CandidateGrid(targets, strengths, zero)
-        if name == "L1"
-        else CandidateGrid(targets, zero, strengths)
-    )
+    penalties = (strengths, zero) if name == "L1" else (zero, strengths)
+    return CandidateGrid(jnp.asarray(y, float)[None], *penalties)
 
 
 @partial(jax.jit, static_argnames="lasso")
 def _cross_validated(
-    x: jax.Array,
-    y: jax.Array,
-    weights: jax.Array,
-    grid: CandidateGrid,
-    fold: jax.Array,
-    lasso: bool,
+    x: jax.Array, y: jax.Array, weights: jax.Array, grid: CandidateGrid, lasso: bool
 ) -> Lines:
+    # Spread the classes evenly over the folds; rows of a class are exchangeable.
+    fold = jnp.arange(x.shape[1]) % FOLDS
+
     def fit_row(row: jax.Array) -> Lines:
         fit = choose(row[:, None], y, weights, fold, grid, FOLDS, lasso).fit
         return Lines(fit.intercept[0], fit.coef[0, 0], fit.status[0])
@@ -288,7 +278,6 @@ def as_recipes(methods: Sequence[object] | Mapping[str, object]) -> dict[str, Re
     if isinstance(methods, str):
         raise TypeError(f"methods must be in a sequence or mapping, got the text {methods!r}")
     pairs = methods.items() if isinstance(methods, Mapping) else [(_name(m), m) for m in methods]
-    pairs = list(pairs)
     if not pairs:
         raise ValueError("methods must not be empty")
     recipes = {}
@@ -350,12 +339,9 @@ def _as_recipe(method: object) -> Recipe:
 def _seeded(model: AnyModel, x: np.ndarray) -> AnyModel:
     """Set unset seeds from the training scores, so that results depend on no other randomness."""
     seed = int.from_bytes(hashlib.sha256(x.tobytes()).digest()[:4], "little")
-    open_ = [
-        name
-        for name, value in model.get_params().items()
-        if name.split("__")[-1] == "random_state" and value is None
-    ]
-    return model.set_params(**dict.fromkeys(open_, seed))
+    options = model.get_params().items()
+    unset = [n for n, v in options if n.split("__")[-1] == "random_state" and v is None]
+    return model.set_params(**dict.fromkeys(unset, seed))
 
 
 def _log_odds_of(model: AnyModel, x: np.ndarray) -> np.ndarray:

@@ -15,12 +15,7 @@ import numpy as np
 from bayescal._core.arrays import Params
 from bayescal._core.execution.chunks import block_elements, even_block, points_per_chunk
 from bayescal._core.lazy import jax, jnp
-from bayescal._core.numerics import (
-    nan_to_minus_inf,
-    normalize_log_weights,
-    subtract_maximum,
-    two_class_probabilities,
-)
+from bayescal._core.numerics import nan_to_minus_inf, subtract_maximum, two_class_probabilities
 from bayescal._core.shapes import Float
 from bayescal.inference._class_prior import ClassProbRule
 from bayescal.models import Family
@@ -29,6 +24,13 @@ from bayescal.models import Family
 _MAX_UNBLOCKED = 1 << 24
 
 Tree = TypeVar("Tree")
+#: Arrays by their axes: draws and points, coefficients (natural parameters), features, weights.
+PerDraw: TypeAlias = 'Float[jax.Array, " draws"]'
+Points: TypeAlias = 'Float[jax.Array, " points *dimensions"]'
+Natural: TypeAlias = 'Float[jax.Array, "classes draws features"]'
+Features: TypeAlias = 'Float[jax.Array, "points features"]'
+Weights: TypeAlias = 'Float[jax.Array, "sets draws"]'
+PerClass: TypeAlias = 'Float[jax.Array, "classes features"]'
 #: Largest exponents (classes, m), and sums relative to them (classes, b, m).
 _Sums: TypeAlias = tuple[jax.Array, jax.Array]
 #: A block of draws: parameters, relative and reference log weights, and log class probabilities.
@@ -46,37 +48,159 @@ class WeightedDraws(NamedTuple):
     log_base: jax.Array
 
 
-def log_likelihood(
-    family: Family, params: Params, sums: Float[jax.Array, "classes features"], origin: jax.Array
-) -> Float[jax.Array, " draws"]:
-    """Compute the log likelihood (n,) of parameters given sums (classes, p) of features.
+class Densities(NamedTuple):
+    """The class-conditional densities of a family, with features relative to an origin."""
 
-    O(n * classes * p), whatever the number of observations; ``-inf`` where parameters are invalid.
-    """
+    family: Family
+    origin: jax.Array
 
-    def flat_natural(params: Params) -> Float[jax.Array, " coefficients"]:
-        return family.natural(params, origin).ravel()
+    def natural(self, params: Params) -> Float[jax.Array, "draws classes features"]:
+        """Compute the coefficients of the features for a block of draws; NaN if invalid."""
+        return jax.vmap(self.family.natural, in_axes=(0, None))(params, self.origin)
 
-    def rows(params: Params) -> Float[jax.Array, " draws"]:
-        return jnp.matmul(jax.vmap(flat_natural)(params), sums.ravel(), precision="highest")
+    def finite_natural(self, params: Params, dtype: np.dtype) -> Natural:
+        """Return the finite coefficients of a block; invalid draws have no weight."""
+        natural = self.natural(params)
+        return jnp.where(jnp.isfinite(natural), natural, 0).astype(dtype).swapaxes(0, 1)
 
-    n = jax.tree.leaves(params)[0].shape[0]
-    if n * sums.size <= _MAX_UNBLOCKED:
-        return nan_to_minus_inf(rows(params))
-    block = max(1, _MAX_UNBLOCKED // (8 * sums.size))
-    return nan_to_minus_inf(jax.lax.map(rows, in_blocks(params, n, block)).ravel()[:n])
+    def features(self, x: Points, dtype: np.dtype) -> Features:
+        """Compute the features, clipped so that sums of products are finite."""
+        most = float(jnp.finfo(dtype).max) * 2.0**-20
+        return jnp.clip(self.family.features(x, self.origin, jax.numpy), -most, most).astype(dtype)
+
+    def log_likelihood(self, params: Params, sums: PerClass) -> PerDraw:
+        """Compute the log likelihood of parameters given the sums of features by class.
+
+        O(n * classes * p), whatever the number of observations; ``-inf`` for invalid parameters.
+        """
+
+        def rows(params: Params) -> PerDraw:
+            natural = self.natural(params)
+            return jnp.matmul(natural.reshape(-1, sums.size), sums.ravel(), precision="highest")
+
+        n = jax.tree.leaves(params)[0].shape[0]
+        if n * sums.size <= _MAX_UNBLOCKED:
+            return nan_to_minus_inf(rows(params))
+        block = max(1, _MAX_UNBLOCKED // (8 * sums.size))
+        return nan_to_minus_inf(jax.lax.map(rows, in_blocks(params, n, block)).ravel()[:n])
+
+    def mean_natural(self, draws: WeightedDraws, log_weights: PerDraw) -> PerClass:
+        """Compute the weighted mean of the coefficients, in blocks."""
+        first = jax.tree.map(lambda leaf: leaf[0], draws.params)
+        example = jax.eval_shape(lambda: self.family.natural(first, self.origin))
+        block = min(log_weights.shape[0], max(1, (1 << 22) // example.size))
+
+        def add(total: jax.Array, item: tuple[Params, jax.Array]) -> tuple[jax.Array, None]:
+            params, logs = item
+            natural = self.natural(params)
+            natural = jnp.where(jnp.isfinite(natural), natural, 0)
+            flat = jnp.matmul(jnp.exp(logs), natural.reshape(block, -1), precision="highest")
+            return total + flat.reshape(natural.shape[1:]), None
+
+        items = draw_blocks(draws, log_weights, block)
+        if items[1].shape[0] == 1:
+            return add(jnp.zeros(()), jax.tree.map(lambda leaf: leaf[0], items))[0]
+        return jax.lax.scan(add, jnp.zeros(example.shape), items)[0]
+
+    def mixture(
+        self,
+        method: str,
+        params: Params,
+        log_weights: Weights,
+        x: Points,
+        rule: ClassProbRule,
+        dtype: np.dtype,
+    ) -> Float[jax.Array, "classes sets points"]:
+        """Return unnormalized log class probabilities (classes, b, m) at a chunk of points x.
+
+        They average the optimal predictions of the draws ("preds"), or are ratios of averaged
+        densities ("predictive"). The normalized weights are those of data sets that share n draws.
+        """
+        phi = self.features(x, dtype)
+        b, n = log_weights.shape
+        k, m = self.family.classes, phi.shape[0]
+        block = even_block(n, block_elements() // (m * k))
+        # Relative to their maximum over data sets, the draws' densities are shared by all of them.
+        envelope = jnp.max(log_weights, axis=0, keepdims=True)
+        finite = jnp.where(jnp.isfinite(envelope), envelope, 0)
+        relative = weight_blocks(log_weights - finite, block) if b > 1 else None
+        weights = relative, weight_blocks(envelope, block)[:, 0]
+
+        def at(log_class_probs: Float[jax.Array, "classes columns"]) -> jax.Array:
+            """Average at class probabilities of each draw or of each data set, or of one column."""
+            log_class_probs = log_class_probs.astype(dtype)
+            by_draw = None
+            if method == "preds" and log_class_probs.shape[1] > 1:
+                by_draw = in_blocks(log_class_probs.T, n, block)
+
+            def add(sums: _Sums, item: _Block) -> tuple[_Sums, None]:
+                block_params, (relative, reference), drawn = item
+                natural = self.finite_natural(block_params, dtype)
+                scale = None if relative is None else jnp.exp(relative).astype(dtype)
+                if method == "predictive":
+                    return _add_densities(sums, natural, phi, scale, reference), None
+                log_prior = (log_class_probs if drawn is None else drawn.T)[..., None]
+                return _add_predictions(sums, natural, phi, scale, reference, log_prior), None
+
+            inputs = in_blocks(params, n, block), weights, by_draw
+            start = jnp.full((k, m), jnp.finfo(dtype).min, dtype), jnp.zeros((k, b, m), dtype)
+            if block == n:
+                (top, total), _ = add(start, jax.tree.map(lambda leaf: leaf[0], inputs))
+            else:
+                (top, total), _ = jax.lax.scan(add, start, inputs)
+            # A sum near the smallest float has lost terms. NaN marks it, and the caller goes row by
+            # row.
+            faint = total < jnp.finfo(dtype).tiny * 1e8
+            log_total = jnp.log(jnp.where(faint & (b > 1), jnp.nan, total))
+            if method == "predictive":
+                return log_total + (top[:, None, :] + log_class_probs[..., None])
+            return log_total
+
+        if rule.log_weights.shape[0] == 1:
+            return at(rule.log_probs[0])
+        parts = jax.lax.map(at, rule.log_probs)
+        return jax.nn.logsumexp(parts + rule.log_weights[:, None, None, None], axis=0)
 
 
-def weigh(
-    family: Family,
-    draws: WeightedDraws,
-    sums: Float[jax.Array, "classes features"],
-    origin: jax.Array,
-) -> tuple[Float[jax.Array, " draws"], Float[jax.Array, ""]]:
-    """Return the normalized log weights (n,) of draws given a data set, and the log evidence."""
-    log_lik = log_likelihood(family, draws.params, sums, origin)
-    total = jnp.where(jnp.isneginf(log_lik), -jnp.inf, draws.log_base + log_lik)
-    return normalize_log_weights(total)
+def _add_predictions(
+    sums: _Sums,
+    natural: Natural,
+    phi: Features,
+    relative: Weights | None,
+    reference: PerDraw,
+    log_prior: Float[jax.Array, "classes columns 1"],
+) -> _Sums:
+    """Add a block to the weighted sums of the optimal predictions."""
+    top, total = sums
+    weights = jnp.exp(reference).astype(phi.dtype)[None]
+    if relative is not None:
+        weights = relative * weights
+    if natural.shape[0] == 2:
+        log_odds = linear(natural[1] - natural[0], phi) + (log_prior[1] - log_prior[0])
+        if weights.shape[0] == 1:
+            one, zero = two_class_probabilities(log_odds, weights[0][:, None])
+            part = jnp.stack([zero.sum(axis=0), one.sum(axis=0)])[:, None]
+        else:
+            one, zero = two_class_probabilities(log_odds)
+            part = jnp.stack([weighted_sum(weights, zero), weighted_sum(weights, one)])
+    else:
+        logits = linear(natural, phi) + log_prior
+        part = weighted_sum(weights, jax.nn.softmax(logits, axis=0))
+    return top, total + part
+
+
+def _add_densities(
+    sums: _Sums, natural: Natural, phi: Features, relative: Weights | None, reference: PerDraw
+) -> _Sums:
+    """Add a block to the weighted sums of the density of every class, on a running scale."""
+    top, total = sums
+    log_density = linear(natural, phi) + reference.astype(phi.dtype)[:, None]
+    new_top = jnp.maximum(top, jnp.max(log_density, axis=1))
+    scaled = jnp.exp(subtract_maximum(log_density, new_top[:, None, :]))
+    shrink = jnp.exp(top - new_top)[:, None, :]
+    if relative is None:
+        return new_top, total * shrink + jnp.sum(scaled, axis=1, keepdims=True)
+    return new_top, total * shrink + weighted_sum(relative, scaled)
 
 
 def in_blocks(tree: Tree, n: int, block: int) -> Tree:
@@ -90,16 +214,8 @@ def in_blocks(tree: Tree, n: int, block: int) -> Tree:
     return jax.tree.map(split, tree)
 
 
-def broadcast_params(params: Params, n: int, sampled: set[str]) -> Params:
-    """Repeat the fixed parameters ``n`` times, so that they match the sampled ones."""
-    return {
-        name: value if name in sampled else jnp.broadcast_to(value, (n, *jnp.shape(value)))
-        for name, value in params.items()
-    }
-
-
 def linear(
-    natural: Float[jax.Array, "*classes draws features"], phi: Float[jax.Array, "points features"]
+    natural: Float[jax.Array, "*classes draws features"], phi: Features
 ) -> Float[jax.Array, "*classes draws points"]:
     """Multiply natural (..., n, p) by phi (m, p) to (..., n, m), elementwise if p is small."""
     if phi.shape[-1] > 4:
@@ -109,7 +225,7 @@ def linear(
 
 
 def weighted_sum(
-    weights: Float[jax.Array, "sets draws"], values: Float[jax.Array, "*classes draws points"]
+    weights: Weights, values: Float[jax.Array, "*classes draws points"]
 ) -> Float[jax.Array, "*classes sets points"]:
     """Multiply weights (b, n) by values (..., n, m) to (..., b, m)."""
     if weights.shape[0] == 1:
@@ -117,162 +233,19 @@ def weighted_sum(
     return jnp.matmul(weights, values, precision="highest")
 
 
-def weight_blocks(
-    log_weights: Float[jax.Array, "sets draws"], block: int
-) -> Float[jax.Array, "blocks sets block"]:
-    """Split (b, n) log weights into (blocks, b, block), padded with zero weight."""
+def weight_blocks(log_weights: Weights, block: int) -> Float[jax.Array, "blocks sets block"]:
+    """Split log weights into blocks, padded with zero weight."""
     b, n = log_weights.shape
     padded = jnp.pad(log_weights, ((0, 0), (0, -n % block)), constant_values=-jnp.inf)
     return padded.reshape(b, -1, block).swapaxes(0, 1)
 
 
 def draw_blocks(
-    draws: WeightedDraws, log_weights: Float[jax.Array, " draws"], block: int
+    draws: WeightedDraws, log_weights: PerDraw, block: int
 ) -> tuple[Params, Float[jax.Array, "blocks block"]]:
     """Split parameters and their log weights (n,) into blocks."""
     blocks = weight_blocks(log_weights[None], block)[:, 0]
     return in_blocks(draws.params, log_weights.shape[0], block), blocks
-
-
-def natural_block(
-    family: Family, params: Params, origin: jax.Array, dtype: np.dtype
-) -> Float[jax.Array, "classes draws features"]:
-    """Return the finite coefficients (classes, n, p) of a block; invalid draws have no weight."""
-    natural = jax.vmap(family.natural, in_axes=(0, None))(params, origin)
-    return jnp.where(jnp.isfinite(natural), natural, 0).astype(dtype).swapaxes(0, 1)
-
-
-def finite_features(
-    family: Family, x: Float[jax.Array, " points *dimensions"], origin: jax.Array, dtype: np.dtype
-) -> Float[jax.Array, "points features"]:
-    """Return the features (m, p), clipped so that sums of products are finite."""
-    most = float(jnp.finfo(dtype).max) * 2.0**-20
-    return jnp.clip(family.features(x, origin, jax.numpy), -most, most).astype(dtype)
-
-
-def mixture(
-    family: Family,
-    method: str,
-    params: Params,
-    log_weights: Float[jax.Array, "sets draws"],
-    x: Float[jax.Array, " points *dimensions"],
-    origin: jax.Array,
-    rule: ClassProbRule,
-    dtype: np.dtype,
-) -> Float[jax.Array, "classes sets points"]:
-    """Return unnormalized log class probabilities (classes, b, m) at a chunk of points x.
-
-    They average the optimal predictions of the draws ("preds"), or are ratios of averaged densities
-    ("predictive"). The normalized weights (b, n) are those of b data sets that share n draws.
-    """
-
-    def at(log_class_probs: jax.Array) -> jax.Array:
-        return _mixture_at(family, method, params, log_weights, x, origin, log_class_probs, dtype)
-
-    if rule.log_weights.shape[0] == 1:
-        return at(rule.log_probs[0])
-    parts = jax.lax.map(at, rule.log_probs)
-    return jax.nn.logsumexp(parts + rule.log_weights[:, None, None, None], axis=0)
-
-
-def _mixture_at(
-    family: Family,
-    method: str,
-    params: Params,
-    log_weights: Float[jax.Array, "sets draws"],
-    x: Float[jax.Array, " points *dimensions"],
-    origin: jax.Array,
-    log_class_probs: Float[jax.Array, "classes columns"],
-    dtype: np.dtype,
-) -> Float[jax.Array, "classes sets points"]:
-    """Compute ``mixture`` for one node of class probabilities.
-
-    These are (classes, n) for draws, (classes, b) for data sets, or (classes, 1).
-    """
-    phi = finite_features(family, x, origin, dtype)
-    b, n = log_weights.shape
-    k, m = family.classes, phi.shape[0]
-    block = even_block(n, block_elements() // (m * k))
-    log_class_probs = log_class_probs.astype(dtype)
-    drawn_class_probs = None
-    if method == "preds" and log_class_probs.shape[1] > 1:
-        drawn_class_probs = in_blocks(log_class_probs.T, n, block)
-    # Relative to their maximum over data sets, the draws' densities can be shared by all of them.
-    envelope = jnp.max(log_weights, axis=0, keepdims=True)
-    finite = jnp.where(jnp.isfinite(envelope), envelope, 0)
-    relative = weight_blocks(log_weights - finite, block) if b > 1 else None
-    weights = relative, weight_blocks(envelope, block)[:, 0]
-    inputs = in_blocks(params, n, block), weights, drawn_class_probs
-
-    def body(carry: _Sums, item: _Block) -> tuple[_Sums, None]:
-        block_params, (relative, reference), drawn = item
-        natural = natural_block(family, block_params, origin, dtype)
-        scale = None if relative is None else jnp.exp(relative).astype(dtype)
-        if method == "predictive":
-            return _predictive_step(carry, natural, phi, scale, reference), None
-        log_prior = log_class_probs if drawn is None else drawn.T
-        return _preds_step(log_prior[..., None], carry, natural, phi, scale, reference), None
-
-    lowest = jnp.full((k, m), jnp.finfo(dtype).min, dtype)
-    start = (lowest, jnp.zeros((k, b, m), dtype))
-    if block == n:
-        (top, total), _ = body(start, jax.tree.map(lambda leaf: leaf[0], inputs))
-    else:
-        (top, total), _ = jax.lax.scan(body, start, inputs)
-    # A sum near the smallest float has lost terms. NaN marks it, and the caller goes row by row.
-    faint = total < jnp.finfo(dtype).tiny * 1e8
-    log_total = jnp.log(jnp.where(faint & (b > 1), jnp.nan, total))
-    if method == "predictive":
-        return log_total + (top[:, None, :] + log_class_probs[..., None])
-    return log_total
-
-
-def _preds_step(
-    log_prior: Float[jax.Array, "classes columns 1"],
-    carry: _Sums,
-    natural: Float[jax.Array, "classes draws features"],
-    phi: Float[jax.Array, "points features"],
-    relative: Float[jax.Array, "sets draws"] | None,
-    ref: Float[jax.Array, " draws"],
-) -> _Sums:
-    """Add a block to the weighted sums of the optimal predictions.
-
-    ``log_prior`` (classes, n or 1, 1) are the log class probabilities of the draws.
-    """
-    top, total = carry
-    weights = jnp.exp(ref).astype(phi.dtype)[None]
-    if relative is not None:
-        weights = relative * weights
-    if natural.shape[0] == 2:
-        log_odds = linear(natural[1] - natural[0], phi) + (log_prior[1] - log_prior[0])
-        if weights.shape[0] == 1:
-            one, zero = two_class_probabilities(log_odds, weights[0][:, None])
-            sums = jnp.stack([zero.sum(axis=0), one.sum(axis=0)])[:, None]
-        else:
-            one, zero = two_class_probabilities(log_odds)
-            sums = jnp.stack([weighted_sum(weights, zero), weighted_sum(weights, one)])
-    else:
-        logits = linear(natural, phi) + log_prior
-        sums = weighted_sum(weights, jax.nn.softmax(logits, axis=0))
-    return top, total + sums
-
-
-def _predictive_step(
-    carry: _Sums,
-    natural: Float[jax.Array, "classes draws features"],
-    phi: Float[jax.Array, "points features"],
-    relative: Float[jax.Array, "sets draws"] | None,
-    ref: Float[jax.Array, " draws"],
-) -> _Sums:
-    """Add a block to the weighted sums of the density of every class, on a running scale."""
-    top, total = carry
-    log_density = linear(natural, phi) + ref.astype(phi.dtype)[:, None]
-    new_top = jnp.maximum(top, jnp.max(log_density, axis=1))
-    scaled = jnp.exp(subtract_maximum(log_density, new_top[:, None, :]))
-    shrink = jnp.exp(top - new_top)[:, None, :]
-    if relative is None:
-        return new_top, total * shrink + jnp.sum(scaled, axis=1, keepdims=True)
-    return new_top, total * shrink + weighted_sum(relative, scaled)
 
 
 def in_chunks(
@@ -285,24 +258,3 @@ def in_chunks(
     parts = jax.lax.map(function, in_blocks(x, m, width))
     moved = jnp.moveaxis(parts, 0, -2)
     return moved.reshape(*moved.shape[:-2], -1)[..., :m]
-
-
-def mean_natural(
-    family: Family, draws: WeightedDraws, log_weights: Float[jax.Array, " draws"], origin: jax.Array
-) -> Float[jax.Array, "classes features"]:
-    """Compute the weighted mean (classes, p) of the coefficients, in blocks."""
-    first = jax.tree.map(lambda leaf: leaf[0], draws.params)
-    example = jax.eval_shape(lambda: family.natural(first, origin))
-    block = min(log_weights.shape[0], max(1, (1 << 22) // example.size))
-
-    def add(total: jax.Array, item: tuple[Params, jax.Array]) -> tuple[jax.Array, None]:
-        params, logs = item
-        natural = jax.vmap(family.natural, in_axes=(0, None))(params, origin)
-        natural = jnp.where(jnp.isfinite(natural), natural, 0)
-        flat = jnp.matmul(jnp.exp(logs), natural.reshape(block, -1), precision="highest")
-        return total + flat.reshape(natural.shape[1:]), None
-
-    items = draw_blocks(draws, log_weights, block)
-    if items[1].shape[0] == 1:
-        return add(jnp.zeros(()), jax.tree.map(lambda leaf: leaf[0], items))[0]
-    return jax.lax.scan(add, jnp.zeros(example.shape), items)[0]

@@ -17,7 +17,7 @@ from bayescal._core.execution.structure import cached_by_structure
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import effective_sample_size
 from bayescal._core.shapes import Float
-from bayescal.inference.engine.averages import WeightedDraws, log_likelihood, mean_natural, weigh
+from bayescal.inference.engine.averages import Densities, WeightedDraws
 from bayescal.inference.engine.diagnostics import largest_log_weights
 from bayescal.inference.integrators.base import Integrator, Problem
 from bayescal.models import Family
@@ -70,8 +70,8 @@ def rows_at_once(size: int, batch: int) -> int:
 
 def select(problem: Problem, setup: Setup, b: int | np.ndarray) -> Problem:
     """Return the problem of the single data set ``b``, or of an array of them."""
-    mapped = _mapped(problem, setup)
-    return _rejoin(problem, setup, jax.tree.map(lambda leaf: leaf[b], mapped))
+    own, common = _divide(problem, setup)
+    return _join(jax.tree.map(lambda leaf: leaf[b], own), common)
 
 
 def sizes_differ(setup: Setup, problem: Problem) -> bool:
@@ -83,47 +83,45 @@ def sizes_differ(setup: Setup, problem: Problem) -> bool:
 def alone(setup: Setup, problem: Problem, b: int | np.ndarray) -> tuple[Setup, Problem]:
     """Return setup and problem of the single data set ``b`` (or of an array of one) at its size."""
     selected = select(problem, setup, b)
-    if not sizes_differ(setup, problem):
-        return setup, selected
     sizes = setup.integrator.sizes_per_data_set(problem.state)
-    assert sizes is not None
+    if sizes is None or (sizes == setup.size).all():
+        return setup, selected
     return setup._replace(size=int(sizes[b].max())), selected._replace(draws=None, log_weights=None)
 
 
-def _mapped(problem: Problem, setup: Setup) -> Problem:
-    """Return the parts of a problem that have an axis of data sets, and None for the others."""
-    return problem._replace(
-        prior=problem.prior if setup.stacked else None,
-        state=None if setup.integrator.shared else problem.state,
-        origin=None,
-        class_prior=problem.class_prior if problem.class_prior.per_data_set else None,
-        draws=None if setup.common_draws else problem.draws,
-    )
+def _divide(problem: Problem, setup: Setup) -> tuple[Problem, Problem]:
+    """Divide a problem into the parts that have an axis of data sets and those that have none.
+
+    The other parts are None. Parts of single data sets must not be copied to all devices.
+    """
+    by_set = {
+        "prior": setup.stacked,
+        "sums": True,
+        "class_prior": problem.class_prior.per_data_set,
+        "state": not setup.integrator.shared,
+        "draws": not setup.common_draws,
+        "log_weights": True,
+    }
+    own = problem._replace(**{f: None for f in problem._fields if not by_set.get(f)})
+    return own, problem._replace(**{f: None for f in problem._fields if by_set.get(f)})
 
 
-def _rejoin(problem: Problem, setup: Setup, row: Problem) -> Problem:
-    """Combine the parts of one data set with those that all data sets share."""
-    return problem._replace(
-        prior=row.prior if setup.stacked else problem.prior,
-        state=problem.state if setup.integrator.shared else row.state,
-        sums=row.sums,
-        class_prior=row.class_prior or problem.class_prior,
-        draws=problem.draws if setup.common_draws else row.draws,
-        log_weights=row.log_weights,
-    )
+def _join(own: Problem, common: Problem) -> Problem:
+    """Combine the parts of data sets with those that all data sets share."""
+    parts = zip(own, common, strict=True)
+    return Problem._make(shared if part is None else part for part, shared in parts)
 
 
 def map_rows(
     function: Callable[[Problem, Row], Out], problem: Problem, setup: Setup, extra: Row, rows: int
 ) -> Out:
     """Map ``function(problem of one data set, extra row)`` over the batch, ``rows`` at a time."""
-    mapped = _mapped(problem, setup), extra
+    own, common = _divide(problem, setup)
 
     def call(item: tuple[Problem, Row]) -> Out:
-        row, extra = item
-        return function(_rejoin(problem, setup, row), extra)
+        return function(_join(item[0], common), item[1])
 
-    return map_batch(call, mapped, problem.sums.shape[0], rows)
+    return map_batch(call, (own, extra), problem.sums.shape[0], rows)
 
 
 def split_problem(
@@ -139,21 +137,12 @@ def split_problem(
     """
     if problem.sums.shape[0] % setup.parts:
         return function(problem, extra, common)
-    # The parts of single data sets must not be copied to all devices.
-    rest = problem._replace(
-        prior=None if setup.stacked else problem.prior,
-        state=problem.state if setup.integrator.shared else None,
-        sums=None,
-        class_prior=None if problem.class_prior.per_data_set else problem.class_prior,
-        draws=problem.draws if setup.common_draws else None,
-        log_weights=None,
-    )
+    own, shared = _divide(problem, setup)
 
-    def part(rows: tuple[Problem, Extra], shared: tuple[Problem, Common]) -> Out:
-        (row, extra), (rest, common) = rows, shared
-        return function(_rejoin(rest, setup, row), extra, common)
+    def part(rows: tuple[Problem, Extra], all_: tuple[Problem, Common]) -> Out:
+        return function(_join(rows[0], all_[0]), rows[1], all_[1])
 
-    return split(part, (_mapped(problem, setup), extra), (rest, common), setup.parts)
+    return split(part, (own, extra), (shared, common), setup.parts)
 
 
 def realize(setup: Setup, problem: Problem) -> WeightedDraws:
@@ -208,13 +197,6 @@ def _make_draws(setup: Setup, problem: Problem) -> WeightedDraws:
     return split_problem(part, problem, setup, None, None)
 
 
-def weights_of(problem: Problem, draws: WeightedDraws) -> Float[jax.Array, " draws"]:
-    """Return the normalized log weights (n,) of the draws of one data set, stored or computed."""
-    if problem.log_weights is not None:
-        return problem.log_weights
-    return weigh(problem.prior.family, draws, problem.sums, problem.origin)[0]
-
-
 def condition(setup: Setup, problem: Problem) -> tuple[Problem, Summary]:
     """Weigh all draws, summarize the weights, and store them if all fit in memory."""
     keep = problem.draws is not None and problem.sums.shape[0] * setup.size <= _KEPT_WEIGHTS
@@ -223,17 +205,12 @@ def condition(setup: Setup, problem: Problem) -> tuple[Problem, Summary]:
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _weigh_all(
-    setup: Setup, keep: bool, problem: Problem
-) -> tuple[Summary, Float[jax.Array, "sets draws"] | None]:
+def _weigh_all(setup: Setup, keep: bool, problem: Problem) -> tuple[Summary, jax.Array | None]:
     """Return evidence and diagnostics of every data set, and the weights (batch, n) to store."""
-    integrator = setup.integrator
+    integrator, missing = setup.integrator, jnp.full((), jnp.nan)
 
-    def judge(
-        problem: Problem, draws: WeightedDraws
-    ) -> tuple[Summary, Float[jax.Array, " draws"] | None]:
-        log_weights, evidence = weigh(problem.prior.family, draws, problem.sums, problem.origin)
-        missing = jnp.full((), jnp.nan)
+    def judge(problem: Problem, draws: WeightedDraws) -> tuple[Summary, jax.Array | None]:
+        log_weights, evidence = problem.weigh(draws)
         weighted = integrator.weighted
         summary = Summary(
             evidence if integrator.has_evidence else missing,
@@ -251,8 +228,7 @@ def mean_coefficients(setup: Setup, problem: Problem) -> Float[jax.Array, "sets 
     """Compute the posterior mean (batch, classes, p) of the coefficients."""
 
     def mean(problem: Problem, draws: WeightedDraws) -> Float[jax.Array, "classes features"]:
-        log_weights = weights_of(problem, draws)
-        return mean_natural(problem.prior.family, draws, log_weights, problem.origin)
+        return problem.densities.mean_natural(draws, problem.weights_of(draws))
 
     return map_draws(mean, problem, setup)
 
@@ -265,9 +241,7 @@ def find_modes(setup: Setup, problem: Problem) -> Params:
         best = setup.integrator.mode(problem)
         if best is not None:
             return best
-        family = problem.prior.family
-        log_lik = log_likelihood(family, draws.params, problem.sums, problem.origin)
-        index = jnp.argmax(log_lik + draws.log_prior)
+        index = jnp.argmax(problem.log_likelihood(draws.params) + draws.log_prior)
         return jax.tree.map(lambda leaf: leaf[index], draws.params)
 
     return map_draws(mode, problem, setup)
@@ -278,4 +252,4 @@ def natural_rows(
     family: Family, params: Params, origin: jax.Array
 ) -> Float[jax.Array, "sets classes features"]:
     """Return the coefficients (batch, classes, p) of one parameter vector per data set."""
-    return jax.vmap(family.natural, in_axes=(0, None))(params, origin)
+    return Densities(family, origin).natural(params)

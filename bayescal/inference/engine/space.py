@@ -9,22 +9,28 @@ whole line.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
 from bayescal._core.arrays import Params
+from bayescal._core.execution.chunks import Out
 from bayescal._core.execution.structure import cached_by_structure
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import nan_to_minus_inf
 from bayescal._core.shapes import Float
 from bayescal.models import Prior
-from bayescal.models.prior import Site, log_density, walk
+from bayescal.models.prior import Site, log_density, sample_sites, walk
 
 if TYPE_CHECKING:
     from numpyro.distributions import Distribution
     from numpyro.distributions.transforms import Transform
+
+#: Arrays by their axes.
+Vector: TypeAlias = 'Float[jax.Array, " parameters"]'
+Points: TypeAlias = 'Float[jax.Array, " *points"]'
+Scalar: TypeAlias = 'Float[jax.Array, ""]'
 
 #: The range of the coordinate of a bounded support; its ends map to the ends of the support.
 UNIT_RANGE = 0.0, 1.0
@@ -75,33 +81,33 @@ def _bounds(support: object) -> tuple[jax.Array | float, jax.Array | float] | No
     return None if low is None or high is None else (low, high)
 
 
-@cached_by_structure
-def random_sites(prior: Prior) -> list[SiteInfo]:
-    """List the random sites, in the order of the walk, without computing values."""
-    sites: list[SiteInfo] = []
-    discrete: list[str] = []
+def visit(prior: Prior, see: Callable[[str, Distribution], Out]) -> list[Out]:
+    """Call ``see`` with the name and distribution of each random site, without computing values."""
+    seen: list[Out] = []
 
     def run(key: jax.Array) -> int:
-        def choose(name: str, d: Distribution) -> jax.Array:
-            shape = tuple(d.shape())
-            if getattr(d.support, "is_discrete", False):
-                discrete.append(name)
-                return jnp.asarray(d.sample(key))
-            inner = _bijection(d).inverse_shape(shape)
-            ends = "real" not in type(_unscaled(d)[0].support).__name__.lower()
-            sites.append(SiteInfo(name, shape, math.prod(inner), ends))
-            return jnp.asarray(d.sample(jax.random.fold_in(key, len(sites))))
-
-        walk(prior, choose)
+        seen.extend(see(site.name, site.distribution) for site in sample_sites(prior, key)[1])
         return 0
 
     jax.eval_shape(run, jax.random.key(0))
-    if discrete:
-        raise ValueError(
-            f"the model's site {discrete[0]!r} is discrete, which only integrator='montecarlo' "
-            "takes; or sample a mixture, such as numpyro.distributions.MixtureSameFamily"
-        )
-    return sites
+    return seen
+
+
+@cached_by_structure
+def random_sites(prior: Prior) -> list[SiteInfo]:
+    """List the random sites, in the order of the walk, without computing values."""
+
+    def describe(name: str, d: Distribution) -> SiteInfo:
+        if getattr(d.support, "is_discrete", False):
+            raise ValueError(
+                f"the model's site {name!r} is discrete, which only integrator='montecarlo' takes; "
+                "or sample a mixture, such as numpyro.distributions.MixtureSameFamily"
+            )
+        shape = tuple(d.shape())
+        ends = "real" not in type(_unscaled(d)[0].support).__name__.lower()
+        return SiteInfo(name, shape, math.prod(_bijection(d).inverse_shape(shape)), ends)
+
+    return visit(prior, describe)
 
 
 def names_at_ends(prior: Prior, sizes: Float[np.ndarray, "sets parameters"]) -> list[str]:
@@ -118,9 +124,7 @@ def names_at_ends(prior: Prior, sizes: Float[np.ndarray, "sets parameters"]) -> 
     return names
 
 
-def constrain(
-    prior: Prior, vector: Float[jax.Array, " parameters"]
-) -> tuple[Params, Float[jax.Array, ""], Float[jax.Array, ""]]:
+def constrain(prior: Prior, vector: Vector) -> tuple[Params, Scalar, Scalar]:
     """Map an unconstrained vector to parameters, with their log prior density.
 
     Also returns the log density of the vector: that of the prior times the Jacobian, which is
@@ -145,7 +149,7 @@ def constrain(
     return params, log_prior, nan_to_minus_inf(log_prior + log_jacobian)
 
 
-def unconstrain(sites: Sequence[Site]) -> Float[jax.Array, " parameters"]:
+def unconstrain(sites: Sequence[Site]) -> Vector:
     """Return the unconstrained vector (d,) of the values chosen on a walk."""
     with jax.numpy_dtype_promotion("standard"):
         pieces = [_bijection(s.distribution).inv(s.value) for s in sites]
@@ -160,16 +164,13 @@ def line_range(distribution: Distribution) -> tuple[float, float]:
     kind = type(support).__name__.lower()
     if "real" in kind and tuple(distribution.shape()) == ():
         return -40.0, 40.0
-    if getattr(support, "lower_bound", None) is not None or "positive" in kind:
-        return -_HALF_LINE, _HALF_LINE
-    if getattr(support, "upper_bound", None) is not None:
+    ends = (getattr(support, name, None) for name in ("lower_bound", "upper_bound"))
+    if "positive" in kind or any(end is not None for end in ends):
         return -_HALF_LINE, _HALF_LINE
     raise ValueError(f"quadrature needs scalar parameters on intervals, got support {support}")
 
 
-def line_value(
-    distribution: Distribution, t: Float[jax.Array, " *points"]
-) -> tuple[Float[jax.Array, " *points"], Float[jax.Array, " *points"]]:
+def line_value(distribution: Distribution, t: Points) -> tuple[Points, Points]:
     """Map the coordinate ``t`` to a value of a scalar site; return also log |dvalue / dt|."""
     base, steps = _unscaled(distribution)
     value, log_slope = _base_value(base, t)
@@ -197,11 +198,9 @@ def _base_value(distribution: Distribution, t: jax.Array) -> tuple[jax.Array, ja
     # the logarithm; in this coordinate every tail is short.
     upper = getattr(support, "upper_bound", None)
     end, sign = (getattr(support, "lower_bound", 0.0), 1) if upper is None else (upper, -1)
-    center, _ = _center_and_scale(distribution, t.dtype)
-    reach = sign * (center - end)
-    log_reach = jnp.log(jnp.where(reach > 0, reach, 1))
+    reach = sign * (_center_and_scale(distribution, t.dtype)[0] - end)
     sinh, log_cosh = hyperbolic(t)
-    log_distance = log_reach + sinh
+    log_distance = jnp.log(jnp.where(reach > 0, reach, 1)) + sinh
     return end + sign * jnp.exp(log_distance), log_distance + log_cosh
 
 
@@ -212,24 +211,17 @@ def hyperbolic(t: jax.Array) -> tuple[jax.Array, jax.Array]:
     return 0.5 * (grown - shrunk), jnp.log(0.5 * (grown + shrunk))
 
 
-def _center_and_scale(
-    distribution: Distribution, dtype: np.dtype
-) -> tuple[Float[jax.Array, ""], Float[jax.Array, ""]]:
+def _center_and_scale(distribution: Distribution, dtype: np.dtype) -> tuple[Scalar, Scalar]:
     """Return mean and standard deviation if finite, else location and scale, or 0 and 1."""
 
-    def first_finite(values: list[jax.Array], default: float) -> jax.Array:
-        result = jnp.asarray(default, dtype)
-        for value in reversed(values):
-            value = jnp.asarray(value, dtype)
-            result = jnp.where(jnp.isfinite(value), value, result)
-        return result
-
-    def moment(name: str) -> list[jax.Array]:
+    def replaced(default: jax.Array, name: str) -> jax.Array:
         try:
-            return [getattr(distribution, name)]
+            value = getattr(distribution, name)
         except (AttributeError, NotImplementedError, ZeroDivisionError):
-            return []
+            return default
+        value = jnp.asarray(jnp.sqrt(value) if name == "variance" else value, dtype)
+        return jnp.where(jnp.isfinite(value), value, default)
 
-    center = first_finite([*moment("mean"), *moment("loc")], 0.0)
-    scale = first_finite([*(jnp.sqrt(v) for v in moment("variance")), *moment("scale")], 1.0)
+    center = replaced(replaced(jnp.zeros((), dtype), "loc"), "mean")
+    scale = replaced(replaced(jnp.ones((), dtype), "scale"), "variance")
     return center, jnp.where(scale > 0, scale, 1)

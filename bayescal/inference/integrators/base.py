@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from bayescal._core.arrays import Params
 from bayescal._core.execution.chunks import Out, map_batch
 from bayescal._core.lazy import jax, jnp
+from bayescal._core.numerics import normalize_log_weights
 from bayescal._core.shapes import Float, Int
 from bayescal.inference._class_prior import ClassPrior
-from bayescal.inference.engine.averages import WeightedDraws
+from bayescal.inference.engine.averages import Densities, WeightedDraws
 from bayescal.models import Prior
 
 State = TypeVar("State")
+#: Arrays by their axes.
+PerDraw: TypeAlias = 'Float[jax.Array, " draws"]'
+PerSet: TypeAlias = 'Float[np.ndarray, " sets"]'
 
 
 class Problem(NamedTuple, Generic[State]):
@@ -40,6 +44,31 @@ class Problem(NamedTuple, Generic[State]):
     log_weights: Float[jax.Array, "*sets stored"] | None = None
     #: For ``prepare``: indices of the data sets if they are a part of the user's batch.
     numbers: Int[np.ndarray, " sets"] | None = None
+
+    @property
+    def bare(self) -> Problem:
+        """The prior, the sums and the origin alone, on which most programs depend."""
+        rest = {name: None for name in self._fields[3:]}
+        return self._replace(**rest)
+
+    @property
+    def densities(self) -> Densities:
+        """The class-conditional densities."""
+        return Densities(self.prior.family, self.origin)
+
+    def log_likelihood(self, params: Params) -> PerDraw:
+        """Compute the log likelihood (n,) of parameters given one data set."""
+        return self.densities.log_likelihood(params, self.sums)
+
+    def weigh(self, draws: WeightedDraws) -> tuple[PerDraw, Float[jax.Array, ""]]:
+        """Return normalized log weights of draws given one data set, and the log evidence."""
+        log_lik = self.log_likelihood(draws.params)
+        total = jnp.where(jnp.isneginf(log_lik), -jnp.inf, draws.log_base + log_lik)
+        return normalize_log_weights(total)
+
+    def weights_of(self, draws: WeightedDraws) -> PerDraw:
+        """Return the normalized log weights of the draws of one data set, stored or computed."""
+        return self.weigh(draws)[0] if self.log_weights is None else self.log_weights
 
 
 class Integrator(abc.ABC, Generic[State]):
@@ -111,26 +140,6 @@ class Integrator(abc.ABC, Generic[State]):
             It has a leading axis of data sets unless ``shared``.
         """
 
-    def batched(
-        self,
-        function: Callable[[Prior, jax.Array], Out],
-        prior: Prior,
-        sums: Float[jax.Array, "sets classes features"],
-        stacked: bool,
-        rows: int = 16,
-    ) -> Out:
-        """Map ``function(prior, sums)`` over the data sets of the batch, ``rows`` at a time.
-
-        Small batches are mapped one by one, which is as fast and compiles to less.
-        """
-        items = prior if stacked else None, sums
-        rows = rows if len(sums) > 16 else 1
-
-        def call(item: tuple[Prior | None, jax.Array]) -> Out:
-            return function(prior if item[0] is None else item[0], item[1])
-
-        return map_batch(call, items, len(sums), rows)
-
     @abc.abstractmethod
     def realize(self, problem: Problem[State], num_samples: int) -> WeightedDraws:
         """Make the draws or nodes of one data set; called wherever they are needed."""
@@ -141,13 +150,11 @@ class Integrator(abc.ABC, Generic[State]):
         """Make draws in place of a rule's nodes, or return None if ``realize`` makes draws."""
         return None
 
-    def reported(
-        self, state: State
-    ) -> tuple[Float[np.ndarray, " sets"], Float[np.ndarray, " sets"]] | None:
+    def reported(self, state: State) -> tuple[PerSet, PerSet] | None:
         """Return the log evidence (batch,) without draws and its relative error, or None."""
         return None
 
-    def mixing(self, state: State) -> tuple[Float[np.ndarray, " sets"], ...] | None:
+    def mixing(self, state: State) -> tuple[PerSet, ...] | None:
         """Return effective sample size, R-hat and divergent steps (batch,) of chains, or None."""
         return None
 
@@ -166,6 +173,23 @@ class Integrator(abc.ABC, Generic[State]):
         return None
 
 
-def equal_base(num_samples: int) -> Float[jax.Array, " draws"]:
+def map_data_sets(
+    function: Callable[[Problem], Out], problem: Problem, stacked: bool, rows: int = 16
+) -> Out:
+    """Map ``function(problem of one data set)`` over a batch, ``rows`` at a time.
+
+    Small batches are mapped one by one, which is as fast and compiles to less.
+    """
+    count = len(problem.sums)
+
+    def call(item: tuple[Prior | None, jax.Array]) -> Out:
+        prior, sums = item
+        return function(problem._replace(prior=prior or problem.prior, sums=sums))
+
+    items = problem.prior if stacked else None, problem.sums
+    return map_batch(call, items, count, rows if count > 16 else 1)
+
+
+def equal_base(num_samples: int) -> PerDraw:
     """Return the log base weights of draws from the prior: minus the log of their number."""
     return jnp.full(num_samples, -jnp.log(float(num_samples)))

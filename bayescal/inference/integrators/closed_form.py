@@ -10,8 +10,14 @@ import numpy as np
 from bayescal._core.arrays import Params
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.shapes import Float
-from bayescal.inference.engine.averages import WeightedDraws, log_likelihood
-from bayescal.inference.integrators.base import Integrator, Problem, equal_base
+from bayescal.inference.engine.averages import WeightedDraws
+from bayescal.inference.integrators.base import (
+    Integrator,
+    PerSet,
+    Problem,
+    equal_base,
+    map_data_sets,
+)
 from bayescal.models import Prior
 
 
@@ -41,17 +47,15 @@ class ClosedForm(Integrator[State]):
 
     def prepare(self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool) -> State:
         keys = jnp.broadcast_to(key, (len(problem.sums),))
-        return State(keys, _log_evidence(self, *problem[:3], stacked))
+        return State(keys, _log_evidence(problem.bare, stacked))
 
     def realize(self, problem: Problem[State], num_samples: int) -> WeightedDraws:
         (prior, sums, origin), (key, log_evidence) = problem[:3], problem.state
         params, log_prior = prior.closed_form.draw(prior.values, sums, origin, key, num_samples)
-        log_lik = log_likelihood(prior.family, params, sums, origin)
-        return WeightedDraws(params, log_prior, equal_base(num_samples) + log_evidence - log_lik)
+        log_base = equal_base(num_samples) + log_evidence - problem.log_likelihood(params)
+        return WeightedDraws(params, log_prior, log_base)
 
-    def reported(
-        self, state: State
-    ) -> tuple[Float[np.ndarray, " sets"], Float[np.ndarray, " sets"]]:
+    def reported(self, state: State) -> tuple[PerSet, PerSet]:
         log_evidence = np.asarray(state.log_evidence)
         return log_evidence, np.full_like(log_evidence, np.nan)
 
@@ -67,17 +71,12 @@ class ClosedForm(Integrator[State]):
         return prior.closed_form.log_predictive(new, x - origin)
 
 
-@partial(jax.jit, static_argnums=(0, 4))
-def _log_evidence(
-    integrator: ClosedForm,
-    prior: Prior,
-    sums: Float[jax.Array, "sets classes features"],
-    origin: jax.Array,
-    stacked: bool,
-) -> Float[jax.Array, " sets"]:
+@partial(jax.jit, static_argnums=1)
+def _log_evidence(problem: Problem, stacked: bool) -> Float[jax.Array, " sets"]:
     """Compute the log evidence (batch,) of all data sets."""
 
-    def evidence(prior: Prior, sums: Float[jax.Array, "classes features"]) -> Float[jax.Array, ""]:
+    def evidence(problem: Problem) -> Float[jax.Array, ""]:
+        prior, sums, origin = problem[:3]
         return prior.closed_form.log_evidence(prior.values, sums, origin)
 
-    return integrator.batched(evidence, prior, sums, stacked)
+    return map_data_sets(evidence, problem, stacked)

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from bayescal._core.lazy import jax, jnp, special
 from bayescal._core.numerics import effective_sample_size, normalize_log_weights
 from bayescal._core.shapes import Bool, Float
-from bayescal.inference.engine.averages import WeightedDraws, log_likelihood
+from bayescal.inference.engine.averages import WeightedDraws
 from bayescal.inference.engine.space import constrain, names_at_ends, random_sites, unconstrain
-from bayescal.inference.integrators.base import Integrator, Problem
+from bayescal.inference.integrators.base import Integrator, Problem, map_data_sets
 from bayescal.models import Prior
-from bayescal.models.prior import walk
-
-if TYPE_CHECKING:
-    from numpyro.distributions import Distribution
+from bayescal.models.prior import sample_sites
 
 #: Arrays by their axes.
 PerDraw: TypeAlias = 'Float[jax.Array, " draws"]'
@@ -40,17 +37,15 @@ class Proposal(NamedTuple):
     key: jax.Array
 
 
+#: Numbers of rounds so far and of those that needed no softening, and the proposal.
+_Round: TypeAlias = tuple[jax.Array, jax.Array, Proposal]
+
+
 def _prior_vectors(prior: Prior, key: jax.Array, n: int) -> Vectors:
     """Draw vectors (n, d) from the prior in unconstrained coordinates."""
 
     def vector(key: jax.Array) -> Float[jax.Array, " parameters"]:
-        count = iter(range(1 << 30))
-
-        def choose(name: str, d: Distribution) -> jax.Array:
-            value = d.sample(jax.random.fold_in(key, next(count)))
-            return jnp.asarray(value, jnp.result_type(float))
-
-        return unconstrain(walk(prior, choose)[1])
+        return unconstrain(sample_sites(prior, key)[1])
 
     return jax.vmap(vector)(jax.random.split(key, n))
 
@@ -122,56 +117,7 @@ class Importance(Integrator[Proposal]):
     def prepare(
         self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool
     ) -> Proposal:
-        return _fit_proposals(self, *problem[:3], key, stacked)
-
-    def fit(
-        self,
-        prior: Prior,
-        sums: Float[jax.Array, "classes features"],
-        origin: jax.Array,
-        key: jax.Array,
-    ) -> Proposal:
-        """Adapt the proposal to one data set."""
-
-        def log_weigh(v: Vectors) -> tuple[PerDraw, PerDraw]:
-            params, _, log_vector = jax.vmap(partial(constrain, prior))(v)
-            return log_vector, log_likelihood(prior.family, params, sums, origin)
-
-        def refit(
-            v: Vectors, log_weights: PerDraw, key: jax.Array
-        ) -> tuple[Proposal, Float[jax.Array, ""]]:
-            softened, power = _soften(log_weights)
-            weights = jnp.exp(softened)
-            center = weights @ v
-            spread = (weights[:, None] * (v - center)).T @ (v - center)
-            ridge = 1e-10 * (jnp.trace(spread) / v.shape[1] + 1e-12)
-            factor = jnp.linalg.cholesky(spread + ridge * jnp.eye(v.shape[1]))
-            return Proposal(center, factor, key), power
-
-        first, rounds, last = jax.random.split(key, 3)
-        pilot = _prior_vectors(prior, first, _PILOT)
-
-        def unfinished(carry: tuple[jax.Array, jax.Array, Proposal]) -> jax.Array:
-            number, settled, _ = carry
-            return (number < _ROUNDS) & (settled < 3)
-
-        def one_round(
-            carry: tuple[jax.Array, jax.Array, Proposal],
-        ) -> tuple[jax.Array, jax.Array, Proposal]:
-            # The first round uses the prior's draws; in the same loop it is compiled only once.
-            number, settled, proposal = carry
-            adapted = number >= 0
-            drawn = _student_vectors(proposal, jax.random.fold_in(rounds, number), _PILOT)
-            v = jnp.where(adapted, drawn, pilot)
-            log_prior, log_lik = log_weigh(v)
-            ratio = jnp.where(adapted, log_prior - _student_log_density(proposal, v), 0)
-            proposal, power = refit(v, log_lik + ratio, last)
-            return number + 1, settled + (adapted & (power >= 1)).astype(int), proposal
-
-        d, dtype = pilot.shape[1], pilot.dtype
-        unused = Proposal(jnp.zeros(d, dtype), jnp.eye(d, dtype=dtype), last)
-        start = jnp.full((), -1), jnp.zeros((), int), unused
-        return jax.lax.while_loop(unfinished, one_round, start)[2]
+        return _fit_proposals(problem.bare, key, stacked)
 
     def realize(self, problem: Problem[Proposal], num_samples: int) -> WeightedDraws:
         return self.mixed(problem.prior, problem.state, num_samples)[1]
@@ -199,13 +145,39 @@ class Importance(Integrator[Proposal]):
         return names_at_ends(prior, np.abs(np.asarray(state.center)) + spread)
 
 
-@partial(jax.jit, static_argnums=(0, 5))
-def _fit_proposals(
-    integrator: Importance,
-    prior: Prior,
-    sums: Float[jax.Array, "sets classes features"],
-    origin: jax.Array,
-    key: jax.Array,
-    stacked: bool,
-) -> Proposal:
-    return integrator.batched(lambda p, s: integrator.fit(p, s, origin, key), prior, sums, stacked)
+@partial(jax.jit, static_argnums=2)
+def _fit_proposals(problem: Problem, key: jax.Array, stacked: bool) -> Proposal:
+    return map_data_sets(partial(_fit_proposal, key), problem, stacked)
+
+
+def _fit_proposal(key: jax.Array, problem: Problem) -> Proposal:
+    """Adapt the proposal to one data set."""
+    prior = problem.prior
+    first, rounds, last = jax.random.split(key, 3)
+    pilot = _prior_vectors(prior, first, _PILOT)
+    d, dtype = pilot.shape[1], pilot.dtype
+
+    def unfinished(carry: _Round) -> jax.Array:
+        number, settled, _ = carry
+        return (number < _ROUNDS) & (settled < 3)
+
+    def one_round(carry: _Round) -> _Round:
+        # The first round uses the prior's draws; in the same loop it is compiled only once.
+        number, settled, proposal = carry
+        adapted = number >= 0
+        drawn = _student_vectors(proposal, jax.random.fold_in(rounds, number), _PILOT)
+        v = jnp.where(adapted, drawn, pilot)
+        params, _, log_prior = jax.vmap(partial(constrain, prior))(v)
+        ratio = jnp.where(adapted, log_prior - _student_log_density(proposal, v), 0)
+        softened, power = _soften(problem.log_likelihood(params) + ratio)
+        weights = jnp.exp(softened)
+        center = weights @ v
+        spread = (weights[:, None] * (v - center)).T @ (v - center)
+        ridge = 1e-10 * (jnp.trace(spread) / d + 1e-12)
+        factor = jnp.linalg.cholesky(spread + ridge * jnp.eye(d))
+        proposal = Proposal(center, factor, last)
+        return number + 1, settled + (adapted & (power >= 1)).astype(int), proposal
+
+    unused = Proposal(jnp.zeros(d, dtype), jnp.eye(d, dtype=dtype), last)
+    start = jnp.full((), -1), jnp.zeros((), int), unused
+    return jax.lax.while_loop(unfinished, one_round, start)[2]

@@ -11,15 +11,14 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import nan_to_minus_inf
 from bayescal._core.random.nuts import run_chains
 from bayescal._core.shapes import Float, Int
-from bayescal.inference.engine.averages import WeightedDraws, log_likelihood, weigh
+from bayescal.inference.engine.averages import WeightedDraws
 from bayescal.inference.engine.diagnostics import judge_chains
 from bayescal.inference.engine.space import constrain, names_at_ends, random_sites
-from bayescal.inference.integrators.base import Integrator, Problem, equal_base
+from bayescal.inference.integrators.base import Integrator, PerSet, Problem, equal_base
 from bayescal.inference.integrators.importance import Importance, Proposal
 from bayescal.models import Prior
 
-_REPLICATES = 32
-_WARMUP = 500
+_REPLICATES, _WARMUP = 32, 500
 #: Number of importance-sampling draws with which chains are compared.
 _COMPARED = 16384
 
@@ -63,23 +62,23 @@ class Nuts(Integrator[Chains]):
     def prepare(self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool) -> Chains:
         start_key, run_key = jax.random.split(key)
         proposals = Importance().prepare(problem, start_key, num_samples, stacked)
-        prior, sums, origin = problem[:3]
+        prior, sums = problem.prior, problem.sums
         chains = self.chains(num_samples)
         results = []
         numbers = range(len(sums)) if problem.numbers is None else problem.numbers.tolist()
         for b, number in enumerate(numbers):
             one_prior = jax.tree.map(lambda leaf: leaf[b], prior) if stacked else prior  # noqa: B023
+            one = problem.bare._replace(prior=one_prior, sums=sums[b])
             proposal = jax.tree.map(lambda leaf: leaf[b], proposals)  # noqa: B023
             center, factor = proposal.center, proposal.factor
             own_key = jax.random.fold_in(run_key, number)
-            pilot = _pilot(one_prior, sums[b], origin, proposal)
-            weighted, log_weights = np.asarray(pilot[0]), np.asarray(pilot[1])
+            weighted, log_weights = map(np.asarray, _pilot(one, proposal))
             u = float(jax.random.uniform(own_key))
             starts = _resample(weighted, log_weights, u, chains)
             with jax.numpy_dtype_promotion("standard"):
                 z, diverging, positive = run_chains(
                     _potential,
-                    (one_prior, sums[b], origin, center, factor),
+                    (one, center, factor),
                     center,
                     own_key,
                     chains=chains,
@@ -100,13 +99,13 @@ class Nuts(Integrator[Chains]):
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *results)
 
     def realize(self, problem: Problem[Chains], num_samples: int) -> WeightedDraws:
-        prior, sums, origin = problem[:3]
-        params, log_prior, _ = jax.vmap(lambda v: constrain(prior, v))(problem.state.vectors)
+        vectors = problem.state.vectors
+        params, log_prior, _ = jax.vmap(lambda v: constrain(problem.prior, v))(vectors)
         # Dividing by the likelihood leaves equal weights once it is multiplied in again.
-        log_lik = log_likelihood(prior.family, params, sums, origin)
-        return WeightedDraws(params, log_prior, equal_base(num_samples) - log_lik)
+        log_base = equal_base(num_samples) - problem.log_likelihood(params)
+        return WeightedDraws(params, log_prior, log_base)
 
-    def mixing(self, state: Chains) -> tuple[Float[np.ndarray, " sets"], ...]:
+    def mixing(self, state: Chains) -> tuple[PerSet, ...]:
         ess, r_hat, divergences = (np.asarray(values, float) for values in state[1:])
         return ess, r_hat, divergences
 
@@ -116,18 +115,15 @@ class Nuts(Integrator[Chains]):
 
 @jax.jit
 def _pilot(
-    prior: Prior, sums: Float[jax.Array, "classes features"], origin: jax.Array, proposal: Proposal
+    problem: Problem, proposal: Proposal
 ) -> tuple[Float[jax.Array, "draws parameters"], Float[jax.Array, " draws"]]:
     """Draw (n, d) by importance sampling; return draws and normalized log weights (n,)."""
-    vectors, draws = Importance().mixed(prior, proposal, _COMPARED)
-    return vectors, weigh(prior.family, draws, sums, origin)[0]
+    vectors, draws = Importance().mixed(problem.prior, proposal, _COMPARED)
+    return vectors, problem.weigh(draws)[0]
 
 
 def _resample(
-    v: Float[np.ndarray, "draws parameters"],
-    log_weights: Float[np.ndarray, " draws"],
-    u: float,
-    count: int,
+    v: Float[np.ndarray, "draws parameters"], log_weights: np.ndarray, u: float, count: int
 ) -> Float[np.ndarray, "chains parameters"]:
     """Resample draws (count, d), spread evenly along the most bimodal coordinate."""
     weights = np.exp(log_weights)
@@ -141,17 +137,14 @@ def _resample(
 
 
 def _potential(
-    prior: Prior,
-    sums: Float[jax.Array, "classes features"],
-    origin: jax.Array,
-    center: Float[jax.Array, " parameters"],
-    factor: Float[jax.Array, "parameters parameters"],
+    problem: Problem, center: jax.Array, factor: Float[jax.Array, "parameters parameters"]
 ) -> Callable[[jax.Array], jax.Array]:
     """Return the negative log posterior in coordinates where the proposal is spherical."""
 
     def potential(z: Float[jax.Array, " parameters"]) -> Float[jax.Array, ""]:
-        params, _, log_vector = constrain(prior, center + factor @ z)
-        log_lik = jnp.sum(prior.family.natural(params, origin) * sums)
+        params, _, log_vector = constrain(problem.prior, center + factor @ z)
+        natural = problem.prior.family.natural(params, problem.origin)
+        log_lik = jnp.sum(natural * problem.sums)
         return -nan_to_minus_inf(log_vector + log_lik)
 
     return potential

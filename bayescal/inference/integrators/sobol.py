@@ -7,12 +7,12 @@ import numpy as np
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import nan_to_minus_inf
 from bayescal._core.shapes import Float
-from bayescal.inference.engine.averages import WeightedDraws, broadcast_params
+from bayescal.inference.engine.averages import WeightedDraws
 from bayescal.inference.engine.space import random_sites
 from bayescal.inference.integrators.base import Integrator, Problem, equal_base
 from bayescal.inference.integrators.quantiles import quantile
 from bayescal.models import Prior
-from bayescal.models.prior import walk
+from bayescal.models.prior import repeat_fixed, walk
 
 _SCRAMBLES = 16
 
@@ -66,6 +66,6 @@ class Sobol(Integrator[jax.Array]):
         params, sites = walk(problem.prior, lambda _, d: quantile(d, next(columns)))
         with jax.numpy_dtype_promotion("standard"):
             log_prior = sum((s.distribution.log_prob(s.value) for s in sites), jnp.zeros(()))
-        params = broadcast_params(params, num_samples, {s.name for s in sites})
+        params = repeat_fixed(params, sites, num_samples)
         log_prior = jnp.broadcast_to(nan_to_minus_inf(jnp.asarray(log_prior)), (num_samples,))
         return WeightedDraws(params, log_prior, equal_base(num_samples))

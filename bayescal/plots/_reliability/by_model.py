@@ -88,9 +88,7 @@ def by_model(
     for name in _FIXED:
         if name in options:
             raise TypeError(f"{name} is not an option of by_model")
-    models = read_models(
-        probs, data, "by_model", y=y, weights=weights, classes=classes, inputs=inputs
-    )
+    models = read_models(probs, data, "by_model", y, weights, classes, inputs)
     bins, binning = options.get("bins", 10), options.get("binning", "equal_width")
     panels = []
     for model in models:

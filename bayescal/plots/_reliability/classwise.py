@@ -11,7 +11,7 @@ from bayescal._core.arrays import ArrayLike
 from bayescal.data.checks import check_count
 from bayescal.data.fitted import is_fitted
 from bayescal.data.label_names import Classes
-from bayescal.data.predictions import as_given
+from bayescal.data.predictions import Predictions, as_given
 from bayescal.plots._inputs import (
     Inputs,
     Models,
@@ -114,8 +114,7 @@ def classwise(
         shape = None if is_fitted(model) else np.shape(cast("ArrayLike", model))
         if shape is not None and len(shape) != 2:
             raise ValueError(f"probs must have shape (n, k), got {shape}")
-    options_of_reading = {"weights": weights, "classes": classes, "inputs": inputs}
-    models = read_models(probs, data, "classwise", y=y, second=False, **options_of_reading)
+    models = read_models(probs, data, "classwise", y, weights, classes, inputs, second=False)
     sizes = {model.data.probs.shape[1] for model in models}
     if len(sizes) != 1:
         raise ValueError(f"probs must have one number of classes, got {sorted(sizes)}")
@@ -125,19 +124,12 @@ def classwise(
     names = class_names(first.classes)
     labels, weights = first.y, first.weights
     bins, binning = options.get("bins", 10), options.get("binning", "equal_width")
-    errors = np.array(
-        [
-            [
-                error_of(
-                    model.data._replace(probs=model.data.probs[:, j], y=(labels == j).astype(int)),
-                    bins=bins,
-                    binning=binning,
-                )
-                for model in models
-            ]
-            for j in range(k)
-        ]
-    )
+
+    def error(data: Predictions, j: int) -> float:
+        binary = data._replace(probs=data.probs[:, j], y=(labels == j).astype(int))
+        return error_of(binary, bins=bins, binning=binning)
+
+    errors = np.array([[error(model.data, j) for model in models] for j in range(k)])
     shown = np.arange(k)
     if k > limit:
         shown = np.argsort(-errors.mean(axis=1), kind="stable")[:limit]

@@ -201,16 +201,7 @@ def reliability(
     for part in parts:
         check_choice(part, "legend", _PARTS)
     options = Options(method, band, level, bins, binning, bandwidth, seed)
-    models = read_models(
-        probs,
-        data,
-        "reliability",
-        y=y,
-        label=label,
-        weights=weights,
-        classes=classes,
-        inputs=inputs,
-    )
+    models = read_models(probs, data, "reliability", y, weights, classes, inputs, label)
     rows = [model.data for model in models]
     kinds: set[Literal["binary", "confidence"]] = {
         kind or ("binary" if row.columns is None else "confidence") for row in rows
@@ -239,7 +230,7 @@ def reliability(
     for name, curve, strip in zip(names, curves, strips, strict=True):
         style = next_style(ax)
         if level is not None:
-            (_draw_bars if method == "binned" else _draw_band)(ax, curve, band, style)
+            _draw_band(ax, curve, band, style, bars=method == "binned")
         appearance = {"linewidth": 1.6}
         if method == "binned":
             appearance = {"linewidth": 1.3, "markersize": 5.5, "clip_on": False, **style.markers}
@@ -299,24 +290,17 @@ def _make_room(ax: Axes) -> None:
     ax.set_ylabel(ax.get_ylabel(), y=0.5 * (ends[1] - ends[0]) / (top - ends[0]))
 
 
-def _draw_bars(ax: Axes, curve: Estimate, band: str, style: Style) -> None:
-    """Draw a bar for each bin: pale and wide around the diagonal, thin around the marker."""
-    alpha, width = (faded(ax, 0.25), 5) if band == "consistency" else (None, 1.1)
-    bars = ax.vlines(curve.at, curve.lower, curve.upper, color=style.color, zorder=2)
-    bars.set(alpha=alpha, linewidth=width, capstyle="butt")
-
-
-def _draw_band(ax: Axes, curve: Estimate, band: str, style: Style) -> None:
-    """Draw the band of a curve, with an edge if it is around the curve."""
-    ax.fill_between(
-        curve.at,
-        curve.lower,
-        curve.upper,
-        facecolor=(style.color, faded(ax, 0.2)),
-        edgecolor=(style.color, 0.6),
-        linewidth=0 if band == "consistency" else 0.5,
-        zorder=2,
-    )
+def _draw_band(ax: Axes, curve: Estimate, band: str, style: Style, bars: bool) -> None:
+    """Draw bars, pale and wide around the diagonal, or a band, with an edge around the curve."""
+    x, lower, upper = curve[2:]
+    around = band == "consistency"
+    if bars:
+        lines = ax.vlines(x, lower, upper, color=style.color, zorder=2)
+        alpha, width = (faded(ax, 0.25), 5) if around else (None, 1.1)
+        lines.set(alpha=alpha, linewidth=width, capstyle="butt")
+    else:
+        area = ax.fill_between(x, lower, upper, facecolor=(style.color, faded(ax, 0.2)), zorder=2)
+        area.set(edgecolor=(style.color, 0.6), linewidth=0 if around else 0.5)
 
 
 def _draw_strip(ax: Axes, proportions: np.ndarray, style: Style) -> None:

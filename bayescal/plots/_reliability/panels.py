@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bayescal.data.checks import check_count
 from bayescal.plots._inputs import Arrays
 from bayescal.plots._reliability.diagram import reliability
-from bayescal.plots.style import fill_legend, legend_entries, literal, write
+from bayescal.plots.style import fill_legend, legend_entries, literal, new_panels, write
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.backend_bases import RendererBase
     from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
     from matplotlib.text import Text
     from matplotlib.transforms import Bbox
 
@@ -71,9 +71,8 @@ def draw_panels(
         across = all_axes[0].get_subplotspec().get_gridspec().ncols
         for ax in all_axes[-across:]:
             ax.tick_params(labelbottom=True)
-        rows = -(-len(all_axes) // across)
         lines = [ax.get_title().count("\n") + 1 for ax in all_axes]
-        tallest = [max(lines[row * across : (row + 1) * across]) for row in range(rows)]
+        tallest = [max(lines[i : i + across]) for i in range(0, len(lines), across)]
         more = sum(max(0, height - _LINES) for height in tallest)
         new_figure.set_figheight(new_figure.get_figheight() + _LINE * more)
         new_figure.supxlabel(x_label + note, fontsize="medium")
@@ -95,40 +94,26 @@ def _axes_of_panels(
         if len(flat) < count:
             raise ValueError(f"axes must be at least {count}, got {len(flat)}")
         return flat[:count]
-    import matplotlib.pyplot as plt
-
-    across = (2 if count == 4 else 3) if columns is None else check_count(columns, "columns")
-    across = min(across, count)
-    down = -(-count // across)
-    panel = _PANEL * (1.4 if histogram else 1.25)
-    figure, grid = plt.subplots(
-        down,
-        across,
-        figsize=(_PANEL * across + _LABELS, panel * down + _LABELS),
-        layout="compressed",
-        sharex=True,
-        sharey=True,
-        squeeze=False,
-    )
-    flat = grid.ravel()
-    for ax in flat[count:]:
-        figure.delaxes(ax)
-    return flat[:count]
+    size = _PANEL, _PANEL * (1.4 if histogram else 1.25)
+    return new_panels(count, columns, size, (_LABELS, _LABELS), "compressed")
 
 
 def _draw_legend(figure: Figure, handles: list[Artist], names: list[str]) -> None:
     """Draw the legend above all diagrams, in rows of its entries."""
     appearance = {"loc": "outside upper center", "fontsize": "small", "frameon": False}
     width = (figure.get_figwidth() - 0.1) * figure.dpi
-    legend = figure.legend(handles, ["."] * len(names), **appearance, handlelength=2.6)
-    fill_legend(legend, names, width, lines=2)
-    columns = max(1, min(len(names), int(width / legend.get_window_extent().width)))
+
+    def draw(columns: int) -> Legend:
+        texts = ["."] * len(names)
+        legend = figure.legend(handles, texts, ncols=columns, **appearance, handlelength=2.6)
+        fill_legend(legend, names, width / columns, lines=2)
+        return legend
+
+    legend = draw(1)
+    columns = min(len(names), int(width / legend.get_window_extent().width))
     if columns > 1:
         legend.remove()
-        legend = figure.legend(
-            handles, ["."] * len(names), ncols=columns, **appearance, handlelength=2.6
-        )
-        fill_legend(legend, names, width / columns, lines=2)
+        legend = draw(columns)
     high = legend.get_window_extent().height / figure.dpi
     figure.set_figheight(figure.get_figheight() + high)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -12,7 +12,8 @@ from bayescal._core.execution.structure import cached_by_structure
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import nan_to_minus_inf, normalize_log_weights
 from bayescal._core.shapes import Bool, Float, Int
-from bayescal.inference.engine.space import UNIT_RANGE, hyperbolic, line_range, line_value
+from bayescal.inference.engine.space import UNIT_RANGE, hyperbolic, line_range, line_value, visit
+from bayescal.inference.integrators.base import Problem
 from bayescal.inference.integrators.quadrature.window import LogDensity, at_points
 from bayescal.models import Prior
 from bayescal.models.prior import log_density, walk
@@ -20,19 +21,35 @@ from bayescal.models.prior import log_density, walk
 if TYPE_CHECKING:
     from numpyro.distributions import Distribution
 
+#: Arrays by their axes.
+Vector: TypeAlias = 'Float[jax.Array, " parameters"]'
+Scalar: TypeAlias = 'Float[jax.Array, ""]'
+PerClass: TypeAlias = 'Float[jax.Array, "classes features"]'
+Evidences: TypeAlias = 'Float[jax.Array, " *evidences"]'
+
 #: Depth in nats below the peak that a box must reach; the mass beyond is below the tolerance.
 _DEPTH = 28.0
 #: Number of terms up to which they are added one by one.
 _MAX_UNROLLED = 16
 
 
-class Box(NamedTuple):
-    """Location of the posterior of one data set in coordinates, and the accuracy of the rule.
+class BoxCoordinates(NamedTuple):
+    """Coordinates u of a box: its peak (d,), shear (d, d) and stretch w (d,).
 
-    A box has ends (d,) in coordinates u. With its shear (d, d), which straightens the posterior,
-    and its stretch w (d,), which widens the neighborhood of the peak, the coordinates of the priors
-    are t = peak + shear (w sinh((u - peak) / w)); w is infinite without a stretch, and None if no
-    data set has one, so that less is compiled. Its rule has ``order`` nodes for each parameter.
+    The shear straightens the posterior, and the stretch widens the neighborhood of the peak: the
+    coordinates of the priors are t = peak + shear (w sinh((u - peak) / w)). Without a stretch w is
+    infinite, or None if no data set has one, so that less is compiled.
+    """
+
+    peak: Float[jax.Array, "*boxes parameters"]
+    shear: Float[jax.Array, "*boxes parameters parameters"]
+    stretch: Float[jax.Array, "*boxes parameters"] | None
+
+
+class Box(NamedTuple):
+    """Location of the posterior of one data set, and the accuracy of the rule.
+
+    A box has ends (d,) in its coordinates. Its rule has ``order`` nodes for each parameter.
     ``evidence`` is the log evidence, followed by that with one more observation of each class
     (1 + classes,); ``gap`` are the relative differences from the next coarser rule; ``error`` is
     the estimated largest relative error.
@@ -40,9 +57,7 @@ class Box(NamedTuple):
 
     low: Float[jax.Array, "*boxes parameters"]
     high: Float[jax.Array, "*boxes parameters"]
-    peak: Float[jax.Array, "*boxes parameters"]
-    shear: Float[jax.Array, "*boxes parameters parameters"]
-    stretch: Float[jax.Array, "*boxes parameters"] | None
+    coordinates: BoxCoordinates
     order: Int[jax.Array, " *boxes"]
     evidence: Float[jax.Array, "*boxes evidences"]
     gap: Float[jax.Array, "*boxes gaps"]
@@ -52,42 +67,27 @@ class Box(NamedTuple):
 @cached_by_structure
 def ranges(prior: Prior) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the ends of the coordinates' ranges, which depend only on the supports."""
-    ends: list[tuple[float, float]] = []
-
-    def run(key: jax.Array) -> int:
-        def choose(name: str, d: Distribution) -> jax.Array:
-            ends.append(line_range(d))
-            return jnp.asarray(d.sample(jax.random.fold_in(key, len(ends))))
-
-        walk(prior, choose)
-        return 0
-
-    jax.eval_shape(run, jax.random.key(0))
+    ends = visit(prior, lambda _, d: line_range(d))
     return tuple(e[0] for e in ends), tuple(e[1] for e in ends)
 
 
-def stretched(
-    t: Float[jax.Array, " parameters"],
-    peak: Float[jax.Array, " parameters"],
-    stretch: Float[jax.Array, " parameters"],
-) -> Float[jax.Array, " parameters"]:
+def stretched(t: Vector, peak: Vector, stretch: Vector | None) -> Vector:
     """Return the coordinates u of a box without shear at the coordinates ``t`` of the priors."""
+    if stretch is None:
+        return t
     wide = jnp.isinf(stretch)
     scale = jnp.where(wide, 1, stretch)
     return jnp.where(wide, t, peak + scale * jnp.arcsinh((t - peak) / scale))
 
 
 def unsheared(
-    prior: Prior,
-    peak: Float[jax.Array, " parameters"],
-    shear: Float[jax.Array, "parameters parameters"],
-    stretch: Float[jax.Array, " parameters"] | None,
-    u: Float[jax.Array, " parameters"],
-) -> tuple[Params, Float[jax.Array, ""], Float[jax.Array, ""]]:
+    prior: Prior, coordinates: BoxCoordinates, u: Vector
+) -> tuple[Params, Scalar, Scalar]:
     """Compute parameters, log prior density and log Jacobian at coordinates ``u`` of a box.
 
     Outside the ranges the density is zero.
     """
+    peak, shear, stretch = coordinates
     inside, kept, log_jacobian = jnp.ones((), bool), [], jnp.zeros(())
     # Scalar arithmetic: matrix products and sums of rows compile to several times as much.
     away = [u[j] - peak[j] for j in range(u.shape[0])]
@@ -102,11 +102,11 @@ def unsheared(
         t = peak[i] + sum(shear[i, j] * away[j] for j in range(u.shape[0]))
         inside &= (t >= low) & (t <= high)
         kept.append(jnp.clip(t, low, high))
-    coordinates = iter(kept)
+    values = iter(kept)
 
     def choose(name: str, d: Distribution) -> jax.Array:
         nonlocal log_jacobian
-        value, log_slope = line_value(d, next(coordinates))
+        value, log_slope = line_value(d, next(values))
         log_jacobian = log_jacobian + log_slope
         return value
 
@@ -114,29 +114,19 @@ def unsheared(
     return params, jnp.where(inside, log_density(sites), -jnp.inf), log_jacobian
 
 
-def log_target(
-    prior: Prior,
-    sums: Float[jax.Array, "classes features"],
-    origin: jax.Array,
-    peak: Float[jax.Array, " parameters"],
-    shear: Float[jax.Array, "parameters parameters"],
-    stretch: Float[jax.Array, " parameters"] | None,
-    jacobian: bool = True,
-) -> LogDensity:
+def log_target(problem: Problem, coordinates: BoxCoordinates, jacobian: bool = True) -> LogDensity:
     """Return the function u -> log of prior times likelihood, as a density of u by default."""
 
-    def function(u: Float[jax.Array, " parameters"]) -> Float[jax.Array, ""]:
-        params, log_prior, log_jacobian = unsheared(prior, peak, shear, stretch, u)
-        log_lik = _log_likelihood(prior.family.natural(params, origin), sums)
-        total = log_prior + log_lik + (log_jacobian if jacobian else 0.0)
-        return nan_to_minus_inf(total)
+    def function(u: Vector) -> Scalar:
+        params, log_prior, log_jacobian = unsheared(problem.prior, coordinates, u)
+        natural = problem.prior.family.natural(params, problem.origin)
+        total = log_prior + _log_likelihood(natural, problem.sums)
+        return nan_to_minus_inf(total + (log_jacobian if jacobian else 0.0))
 
     return function
 
 
-def _log_likelihood(
-    natural: Float[jax.Array, "classes features"], sums: Float[jax.Array, "classes features"]
-) -> Float[jax.Array, ""]:
+def _log_likelihood(natural: PerClass, sums: PerClass) -> Scalar:
     """Compute the log likelihood, ``-inf`` if rounding leaves it unknown to within a nat.
 
     Otherwise tiny standard deviations, which the search tries, would seem to make data far away
@@ -155,33 +145,30 @@ def _products(first: jax.Array, second: jax.Array) -> list[jax.Array]:
 
 
 def product_rule(
-    low: Float[jax.Array, " parameters"], high: Float[jax.Array, " parameters"], m: int
+    low: Vector, high: Vector, m: int
 ) -> tuple[list[jax.Array], Float[jax.Array, " *nodes"]]:
     """Return the nodes along each axis and the log weights (m, ..., m) of the product rule."""
     unit, weights = np.polynomial.legendre.leggauss(m)
     half = 0.5 * (high - low)
     axes = [low[i] + half[i] * (jnp.asarray(unit) + 1) for i in range(low.shape[0])]
     logs = [jnp.log(jnp.asarray(weights)) + jnp.log(half[i]) for i in range(low.shape[0])]
-    total = logs[0]
-    for more in logs[1:]:
-        total = total[..., None] + more
+    total = jnp.zeros(())
+    for log in logs:
+        total = total[..., None] + log
     return axes, total
 
 
 def find_evidence(
-    prior: Prior,
-    sums: Float[jax.Array, "classes features"],
-    origin: jax.Array,
-    box: Box,
-    orders: tuple[int, ...],
-) -> tuple[list[jax.Array], Bool[jax.Array, ""], Float[jax.Array, ""]]:
+    problem: Problem, box: Box, orders: tuple[int, ...]
+) -> tuple[list[jax.Array], Bool[jax.Array, ""], Scalar]:
     """Compute ``Box.evidence`` by rules of the given orders, and whether the box contains all.
 
     Returns also the largest log density at the nodes of the last rule.
     """
+    (prior, sums, origin), (low, high, coordinates) = problem[:3], box[:3]
     nodes, logs = [], []
     for m in orders:
-        axes, log_rule = product_rule(box.low, box.high, m)
+        axes, log_rule = product_rule(low, high, m)
         nodes.append([column.ravel() for column in jnp.meshgrid(*axes, indexing="ij")])
         logs.append(log_rule.ravel())
     # A typical observation of each class: the mean of the class, or of all if the class is empty.
@@ -190,7 +177,7 @@ def find_evidence(
     more = jnp.where(count > 0, sums / jnp.maximum(count, 1), overall)
 
     def terms_at(u: jax.Array) -> list[jax.Array]:
-        params, log_prior, log_jacobian = unsheared(prior, box.peak, box.shear, box.stretch, u)
+        params, log_prior, log_jacobian = unsheared(prior, coordinates, u)
         natural = prior.family.natural(params, origin)
         total = log_prior + log_jacobian + _log_likelihood(natural, sums)
         extra = [_products(natural[y], more[y]) for y in range(more.shape[0])]
@@ -200,50 +187,35 @@ def find_evidence(
     columns = [jnp.concatenate(parts) for parts in zip(*nodes, strict=True)]
     values = jnp.stack(at_points(terms_at, columns))
     ends = np.cumsum([0, *(len(log) for log in logs)])
-    parts = [
-        values[:, i:j] + log for (i, j), log in zip(itertools.pairwise(ends), logs, strict=True)
-    ]
-    closed = _closed(prior, box, parts[-1][0], orders[-1])
+    pairs = zip(itertools.pairwise(ends), logs, strict=True)
+    parts = [values[:, i:j] + log for (i, j), log in pairs]
+    # The density must have vanished at the faces of the box.
+    outermost = jnp.where(open_ends(prior, box, orders[-1]), parts[-1][0], -jnp.inf)
+    closed = jnp.max(outermost) < jnp.max(parts[-1][0]) - _DEPTH
     top = jnp.max(values[0, ends[-2] :])
     return [normalize_log_weights(part)[1] for part in parts], closed, top
 
 
 def open_ends(prior: Prior, box: Box, m: int) -> Bool[jax.Array, " nodes"]:
     """Mark the outermost nodes (m**d,) of the box, except those at the ends of a support."""
-    d = box.low.shape[0]
+    (low, high, (peak, _, stretch)), d = box[:3], box.low.shape[0]
     outermost = jnp.zeros((m,) * d, bool)
-    first, last = (jnp.asarray(end, box.low.dtype) for end in ranges(prior))
-    if box.stretch is not None:
-        first, last = (stretched(end, box.peak, box.stretch) for end in (first, last))
+    first, last = (stretched(jnp.asarray(e, low.dtype), peak, stretch) for e in ranges(prior))
     for i, ends in enumerate(zip(*ranges(prior), strict=True)):
         index = jnp.arange(m).reshape([m if j == i else 1 for j in range(d)])
         hard, close = ends == UNIT_RANGE, 1e-12 * (last[i] - first[i])
-        outermost |= (index == 0) & ~(hard & (box.low[i] <= first[i] + close))
-        outermost |= (index == m - 1) & ~(hard & (box.high[i] >= last[i] - close))
+        outermost |= (index == 0) & ~(hard & (low[i] <= first[i] + close))
+        outermost |= (index == m - 1) & ~(hard & (high[i] >= last[i] - close))
     return outermost.ravel()
 
 
-def _closed(
-    prior: Prior, box: Box, values: Float[jax.Array, " nodes"], m: int
-) -> Bool[jax.Array, ""]:
-    """Whether the density has vanished at the faces of a box, except at the ends of a support."""
-    outermost = jnp.where(open_ends(prior, box, m), values.ravel(), -jnp.inf)
-    return jnp.max(outermost) < jnp.max(values) - _DEPTH
-
-
-def relative_gap(
-    first: Float[jax.Array, " *evidences"], second: Float[jax.Array, " *evidences"]
-) -> Float[jax.Array, " *evidences"]:
+def relative_gap(first: Evidences, second: Evidences) -> Evidences:
     """Compute relative differences, at most 1, between evidences given by their logarithms."""
     gap = jnp.minimum(jnp.abs(jnp.expm1(first - second)), 1.0)
     return jnp.where(jnp.isnan(gap), 1.0, gap)
 
 
-def estimate_error(
-    gap: Float[jax.Array, " evidences"],
-    before: Float[jax.Array, " evidences"],
-    closed: Bool[jax.Array, ""],
-) -> Float[jax.Array, ""]:
+def estimate_error(gap: Evidences, before: Evidences, closed: Bool[jax.Array, ""]) -> Scalar:
     """Estimate the error of the finest of three rules from the two gaps between them.
 
     The gap is the coarser rule's error. The last step divided it by a factor, and the next one will

@@ -14,9 +14,16 @@ from bayescal._core.numerics import normalize_log_weights
 from bayescal._core.shapes import Bool, Float, Int
 from bayescal.inference.engine.averages import WeightedDraws
 from bayescal.inference.engine.space import random_sites
-from bayescal.inference.integrators.base import Integrator, Problem, equal_base
+from bayescal.inference.integrators.base import (
+    Integrator,
+    PerSet,
+    Problem,
+    equal_base,
+    map_data_sets,
+)
 from bayescal.inference.integrators.quadrature.box import (
     Box,
+    BoxCoordinates,
     estimate_error,
     find_evidence,
     log_target,
@@ -37,11 +44,9 @@ from bayescal.inference.integrators.quadrature.window import (
     maximize,
 )
 from bayescal.models import Prior
-from bayescal.models.prior import walk
 
 #: Arrays by their axes.
-PerSet: TypeAlias = 'Float[np.ndarray, " sets"]'
-Sums: TypeAlias = 'Float[jax.Array, "sets classes features"]'
+Vector: TypeAlias = 'Float[jax.Array, " parameters"]'
 
 #: Nodes for each parameter of the three rules that are compared.
 _COMPARED = (32, 40, 48)
@@ -61,8 +66,8 @@ _ROUGH, _FAILED = 1e-6, 1e-4
 #: A quick search, one that checks whether it missed the peak, which compiles to twice as much, a
 #: thorough one, or a thorough one in stretched coordinates.
 Search: TypeAlias = Literal["quick", "checked", "thorough", "stretched"]
-#: A function of a prior per data set (or None), of sums and of boxes, which returns better boxes.
-_Step: TypeAlias = Callable[[Prior | None, jax.Array, Box], Box]
+#: A function of a problem and of the boxes of its data sets, which returns better boxes.
+_Step: TypeAlias = Callable[[Problem, Box], Box]
 
 
 def _second_is_better(windows: Window) -> Bool[jax.Array, ""]:
@@ -98,45 +103,27 @@ class Quadrature(Integrator[Box]):
         ranges(prior)
 
     def prepare(self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool) -> Box:
-        prior, sums, origin = problem[:3]
-
-        def refine(order: int, priors: Prior | None, sums: jax.Array, boxes: Box) -> Box:
-            given = prior if priors is None else priors
-            return _refine(given, sums, origin, boxes, order, stacked)
-
         # The quick search compiles and runs in a fraction of the time of the thorough search, which
         # straightens correlated parameters. That one follows if more nodes do not bring
         # convergence, and stretched coordinates follow if it fails: they help if the posterior is
         # far wider elsewhere than at its peak.
-        boxes = _find_boxes(self, prior, sums, origin, stacked, "quick")
+        boxes = _find_boxes(problem.bare, stacked, "quick")
         if boxes.low.shape[-1] == 0:
             return boxes
-        first, *more = _MORE[boxes.low.shape[-1]]
-        priors = prior if stacked else None
-        boxes = _improve_rough(partial(refine, first), priors, sums, boxes)
-        boxes = self._search_again(problem, stacked, boxes, "thorough", _TOLERANCE)
-        for order in more:
-            boxes = _improve_rough(partial(refine, order), priors, sums, boxes)
+
+        def refine(boxes: Box, orders: tuple[int, ...]) -> Box:
+            for order in orders:
+                step = partial(_refine, order, stacked)
+                boxes = _improve_rough(step, problem.bare, stacked, boxes)
+            return boxes
+
+        orders = _MORE[boxes.low.shape[-1]]
+        boxes = refine(boxes, orders[:1])
+        boxes = _search_again(problem, stacked, boxes, "thorough", _TOLERANCE)
+        boxes = refine(boxes, orders[1:])
         if (np.asarray(boxes.error) <= _FAILED).all():
             return boxes
-        boxes = self._search_again(problem, stacked, boxes, "stretched", _FAILED)
-        for order in (first, *more):
-            boxes = _improve_rough(partial(refine, order), priors, sums, boxes)
-        return boxes
-
-    def _search_again(
-        self, problem: Problem[Box], stacked: bool, boxes: Box, search: Search, most: float
-    ) -> Box:
-        """Search again for the boxes whose errors exceed ``most``."""
-        prior, sums, origin = problem[:3]
-        if search == "stretched" and (np.asarray(boxes.error) > most).any():
-            boxes = boxes._replace(stretch=jnp.full_like(boxes.low, jnp.inf))
-
-        def again(priors: Prior | None, sums: jax.Array, _: Box) -> Box:
-            given = prior if priors is None else priors
-            return _find_boxes(self, given, sums, origin, stacked, search)
-
-        return _improve_rough(again, prior if stacked else None, sums, boxes, most)
+        return refine(_search_again(problem, stacked, boxes, "stretched", _FAILED), orders)
 
     def realized_size(self, state: Box, num_samples: int) -> int:
         """Return the number of nodes for each parameter that this batch needs."""
@@ -146,122 +133,42 @@ class Quadrature(Integrator[Box]):
         order = np.asarray(state.order)
         return order if order.max() ** state.low.shape[-1] > _MAX_COMMON_NODES else None
 
-    def box(
-        self,
-        prior: Prior,
-        sums: Float[jax.Array, "classes features"],
-        origin: jax.Array,
-        search: Search,
-    ) -> Box:
-        """Locate the posterior of one data set and compare rules on its box.
-
-        The error is infinite if the checked search missed the peak.
-        """
-        low, high = (jnp.asarray(end, sums.dtype) for end in ranges(prior))
-        if low.size == 0:
-            none, zero = jnp.zeros(0), jnp.zeros(())
-            shape = none, jnp.zeros((0, 0))
-            evidence = log_target(prior, sums, origin, *shape, None)(none)[None]
-            return Box(low, high, *shape, None, jnp.ones((), int), evidence, none, zero)
-        none, unit = jnp.zeros_like(low), jnp.eye(low.size, dtype=low.dtype)
-        plain = log_target(prior, sums, origin, none, unit, None)
-        if search in ("quick", "checked"):
-            left, right, peak = track_box(plain, low, high)
-            box, top = self._compared(prior, sums, origin, left, right, peak, unit, None)
-            if search == "quick" or low.size == 1:
-                return box
-            height = find_peak(plain, low, high)[1]
-            return box._replace(error=jnp.where(height > top + _MISSED, jnp.inf, box.error))
-        peak, height, shear, scale, *start = find_peak(plain, low, high)
-        stretch = _STRETCH * scale if search == "stretched" else None
-
-        def window(shear: Float[jax.Array, "parameters parameters"]) -> Window:
-            target = log_target(prior, sums, origin, peak, shear, stretch)
-            ends = [low, high, *start]
-            if stretch is not None:
-                ends = [stretched(end, peak, stretch) for end in ends]
-            return find_window(target, ends[0], ends[1], peak, height, (ends[2], ends[3]))
-
-        if low.size == 1:
-            shear, found = unit, window(unit)
-        else:
-            # Straightening helps if parameters are correlated, and harms at the ends of supports.
-            both = jax.vmap(window)(jnp.stack([unit, shear]))
-            better = _second_is_better(both)
-            shear = jnp.where(better, shear, unit)
-            found = jax.tree.map(lambda leaf: jnp.where(better, leaf[1], leaf[0]), both)
-        where = found.low, found.high, peak, shear, stretch
-        return self._compared(prior, sums, origin, *where)[0]
-
-    @staticmethod
-    def _compared(
-        prior: Prior,
-        sums: Float[jax.Array, "classes features"],
-        origin: jax.Array,
-        low: Float[jax.Array, " parameters"],
-        high: Float[jax.Array, " parameters"],
-        peak: Float[jax.Array, " parameters"],
-        shear: Float[jax.Array, "parameters parameters"],
-        stretch: Float[jax.Array, " parameters"] | None,
-    ) -> tuple[Box, Float[jax.Array, ""]]:
-        """Make the box with these ends, peak, shear and stretch, and compare rules on it.
-
-        Returns also the largest log density at the nodes of the finest rule.
-        """
-        order, unknown = jnp.asarray(_COMPARED[-1]), (jnp.zeros(0), jnp.zeros(0), jnp.zeros(()))
-        box = Box(low, high, peak, shear, stretch, order, *unknown)
-        (least, first, second), closed, top = find_evidence(prior, sums, origin, box, _COMPARED)
-        gap = relative_gap(first, second)
-        error = estimate_error(gap, relative_gap(least, first), closed)
-        return box._replace(evidence=second, gap=gap, error=error), top
-
     def reported(self, state: Box) -> tuple[PerSet, PerSet]:
         return np.asarray(state.evidence)[:, 0], np.asarray(state.error)
 
     def find(self, problem: Problem[Box], stacked: bool) -> tuple[PerSet, PerSet]:
         """Compute log evidences (batch,) and their errors; search quickly where that suffices."""
-        boxes = _find_boxes(self, *problem[:3], stacked, "checked")
+        boxes = _find_boxes(problem.bare, stacked, "checked")
         if boxes.low.shape[-1]:
-            boxes = self._search_again(problem, stacked, boxes, "thorough", _ROUGH)
-            boxes = self._search_again(problem, stacked, boxes, "stretched", _ROUGH)
+            boxes = _search_again(problem, stacked, boxes, "thorough", _ROUGH)
+            boxes = _search_again(problem, stacked, boxes, "stretched", _ROUGH)
         return self.reported(boxes)
 
     def outermost(self, problem: Problem[Box], num_samples: int) -> Bool[jax.Array, " nodes"]:
         """Mark the nodes at an end of the box beyond which the support continues."""
-        if problem.state.low.size == 0:
-            return jnp.zeros(1, bool)
         return open_ends(problem.prior, problem.state, num_samples)
 
     def realize(self, problem: Problem[Box], num_samples: int) -> WeightedDraws:
         """Return the nodes; ``num_samples`` is the number of nodes for each parameter."""
-        prior, state = problem.prior, problem.state
-        if state.low.size == 0:
-            params, _ = walk(prior, lambda name, d: jnp.zeros(()))
-            return WeightedDraws(
-                jax.tree.map(lambda v: v[None], params), jnp.zeros(1), jnp.zeros(1)
-            )
+        state = problem.state
         axes, log_rule = product_rule(state.low, state.high, num_samples)
         columns = [column.ravel() for column in jnp.meshgrid(*axes, indexing="ij")]
-        density = partial(unsheared, prior, *state[2:5])
+        density = partial(unsheared, problem.prior, state.coordinates)
         params, log_prior, log_jacobian = at_points(density, columns)
         return WeightedDraws(params, log_prior, log_prior + log_jacobian + log_rule.ravel())
 
     def mode(self, problem: Problem[Box]) -> Params:
         """Return the parameters at which prior density times likelihood is largest."""
-        (prior, sums, origin), state = problem[:3], problem.state
-        if state.low.size == 0:
-            return walk(prior, lambda name, d: jnp.zeros(()))[0]
-        target = log_target(
-            prior, sums, origin, state.peak, state.shear, state.stretch, jacobian=False
-        )
-        best = maximize(target, state.low, state.high)
-        return unsheared(prior, state.peak, state.shear, state.stretch, best)[0]
+        low, high, coordinates = problem.state[:3]
+        target = log_target(problem, coordinates, jacobian=False)
+        best = maximize(target, low, high) if low.size else low
+        return unsheared(problem.prior, coordinates, best)[0]
 
     def posterior_draws(
         self, problem: Problem[Box], key: jax.Array, num_samples: int
     ) -> WeightedDraws:
         """Draw a cell of the rule by its weight and a point within it, reweighted exactly."""
-        (prior, sums, origin), state = problem[:3], problem.state
+        state = problem.state
         if state.low.size == 0:
             # Without random parameters, class probabilities may vary: every draw is paired with
             # one.
@@ -270,8 +177,7 @@ class Quadrature(Integrator[Box]):
             return WeightedDraws(params, jnp.zeros(num_samples), equal_base(num_samples))
         m = _COMPARED[-1]
         axes, log_rule = product_rule(state.low, state.high, m)
-        target = log_target(prior, sums, origin, state.peak, state.shear, state.stretch)
-        values = grid_values(target, axes)
+        values = grid_values(log_target(problem, state.coordinates), axes)
         log_mass, _ = normalize_log_weights((values + log_rule).ravel())
         # Spreading a tenth of the mass evenly over the cells keeps the weights bounded.
         log_mass = jnp.logaddexp(log_mass + jnp.log(0.9), jnp.log(0.1 / log_mass.size))
@@ -284,7 +190,7 @@ class Quadrature(Integrator[Box]):
         left = jnp.cumsum(weights) - weights
         jitter = jax.random.uniform(inside, index.shape, state.low.dtype)
         t = state.low + (state.high - state.low) * (left[index] + weights[index] * jitter)
-        density = partial(unsheared, prior, *state[2:5])
+        density = partial(unsheared, problem.prior, state.coordinates)
         params, log_prior, log_jacobian = at_points(density, list(t.T))
         log_volume = log_rule.ravel()[chosen]
         log_base = log_prior + log_jacobian - (log_mass[chosen] - log_volume)
@@ -292,12 +198,11 @@ class Quadrature(Integrator[Box]):
 
 
 def _improve_rough(
-    step: _Step, prior: Prior | None, sums: Sums, boxes: Box, most: float = _TOLERANCE
+    step: _Step, problem: Problem, stacked: bool, boxes: Box, most: float = _TOLERANCE
 ) -> Box:
-    """Apply ``step(prior, sums, boxes)`` to the data sets whose errors exceed ``most``.
+    """Apply ``step`` to the data sets whose errors exceed ``most``.
 
-    A new box replaces the old one if its error is smaller. ``prior`` is None if it is common to all
-    data sets.
+    A new box replaces the old one if its error is smaller.
     """
     rough = np.flatnonzero(np.asarray(boxes.error) > most)
     if rough.size == 0:
@@ -305,8 +210,10 @@ def _improve_rough(
     # Padding to a power of two lets batches share compiled programs.
     rows = np.pad(rough, (0, (1 << (rough.size - 1).bit_length()) - rough.size), mode="edge")
     old = jax.tree.map(np.array, boxes)
-    arrays = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], (prior, sums, old))
-    new = jax.tree.map(np.asarray, step(*jax.device_put(arrays)))
+    arrays = problem.prior if stacked else None, problem.sums, old
+    arrays = jax.device_put(jax.tree.map(lambda leaf: np.asarray(leaf)[rows], arrays))
+    selected = problem._replace(prior=arrays[0] or problem.prior, sums=arrays[1])
+    new = jax.tree.map(np.asarray, step(selected, arrays[2]))
     for i, row in enumerate(rough):
         if new.error[i] < old.error[row]:
             for old_leaf, new_leaf in zip(*map(jax.tree.leaves, (old, new)), strict=True):
@@ -314,43 +221,96 @@ def _improve_rough(
     return jax.device_put(old)
 
 
-@partial(jax.jit, static_argnums=(0, 4, 5))
-def _find_boxes(
-    integrator: Quadrature,
-    prior: Prior,
-    sums: Sums,
-    origin: jax.Array,
-    stacked: bool,
-    search: Search,
-) -> Box:
+def _search_again(problem: Problem, stacked: bool, boxes: Box, search: Search, most: float) -> Box:
+    """Search again for the boxes whose errors exceed ``most``."""
+    if search == "stretched" and (np.asarray(boxes.error) > most).any():
+        endless = jnp.full_like(boxes.low, jnp.inf)
+        boxes = boxes._replace(coordinates=boxes.coordinates._replace(stretch=endless))
+
+    def again(problem: Problem, _: Box) -> Box:
+        return _find_boxes(problem, stacked, search)
+
+    return _improve_rough(again, problem.bare, stacked, boxes, most)
+
+
+@partial(jax.jit, static_argnums=(1, 2))
+def _find_boxes(problem: Problem, stacked: bool, search: Search) -> Box:
     # Grids over three parameters fill the processor's cache, and searches side by side all run as
     # long as the slowest of them.
+    prior = problem.prior
     first = jax.tree.map(lambda leaf: leaf[0], prior) if stacked else prior
     rows = 16 if len(ranges(first)[0]) < 3 else 1
-    return integrator.batched(
-        lambda p, s: integrator.box(p, s, origin, search), prior, sums, stacked, rows
-    )
+    return map_data_sets(partial(_find_box, search), problem, stacked, rows)
 
 
-@partial(jax.jit, static_argnums=(4, 5))
-def _refine(
-    prior: Prior, sums: Sums, origin: jax.Array, boxes: Box, order: int, stacked: bool
-) -> Box:
+def _find_box(search: Search, problem: Problem) -> Box:
+    """Locate the posterior of one data set and compare rules on its box.
+
+    The error is infinite if the checked search missed the peak.
+    """
+    low, high = (jnp.asarray(end, problem.sums.dtype) for end in ranges(problem.prior))
+    if low.size == 0:
+        none, zero = jnp.zeros(0), jnp.zeros(())
+        fixed = BoxCoordinates(none, jnp.zeros((0, 0)), None)
+        evidence = log_target(problem, fixed)(none)[None]
+        return Box(low, high, fixed, jnp.ones((), int), evidence, none, zero)
+    unit = jnp.eye(low.size, dtype=low.dtype)
+    plain = log_target(problem, BoxCoordinates(jnp.zeros_like(low), unit, None))
+    if search in ("quick", "checked"):
+        left, right, peak = track_box(plain, low, high)
+        box, top = _compare(problem, left, right, BoxCoordinates(peak, unit, None))
+        if search == "quick" or low.size == 1:
+            return box
+        height = find_peak(plain, low, high)[1]
+        return box._replace(error=jnp.where(height > top + _MISSED, jnp.inf, box.error))
+    peak, height, shear, scale, *start = find_peak(plain, low, high)
+    stretch = _STRETCH * scale if search == "stretched" else None
+    first, last, *start = (stretched(end, peak, stretch) for end in (low, high, *start))
+
+    def window(shear: Float[jax.Array, "parameters parameters"]) -> Window:
+        target = log_target(problem, BoxCoordinates(peak, shear, stretch))
+        return find_window(target, first, last, peak, height, (start[0], start[1]))
+
+    if low.size == 1:
+        shear, found = unit, window(unit)
+    else:
+        # Straightening helps if parameters are correlated, and harms at the ends of supports.
+        both = jax.vmap(window)(jnp.stack([unit, shear]))
+        better = _second_is_better(both)
+        shear = jnp.where(better, shear, unit)
+        found = jax.tree.map(lambda leaf: jnp.where(better, leaf[1], leaf[0]), both)
+    return _compare(problem, found.low, found.high, BoxCoordinates(peak, shear, stretch))[0]
+
+
+def _compare(
+    problem: Problem, low: Vector, high: Vector, coordinates: BoxCoordinates
+) -> tuple[Box, Float[jax.Array, ""]]:
+    """Make the box with these ends and coordinates, and compare rules on it.
+
+    Returns also the largest log density at the nodes of the finest rule.
+    """
+    order, unknown = jnp.asarray(_COMPARED[-1]), (jnp.zeros(0), jnp.zeros(0), jnp.zeros(()))
+    box = Box(low, high, coordinates, order, *unknown)
+    (least, first, second), closed, top = find_evidence(problem, box, _COMPARED)
+    gap = relative_gap(first, second)
+    error = estimate_error(gap, relative_gap(least, first), closed)
+    return box._replace(evidence=second, gap=gap, error=error), top
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _refine(order: int, stacked: bool, problem: Problem, boxes: Box) -> Box:
     """Apply a rule with more nodes to the same boxes."""
 
     def refine(item: tuple[Prior | None, jax.Array, Box]) -> Box:
-        set_prior, sums, box = item
-        (evidence,), closed, _ = find_evidence(
-            prior if set_prior is None else set_prior, sums, origin, box, (order,)
-        )
+        prior, sums, box = item
+        one = problem._replace(prior=prior or problem.prior, sums=sums)
+        (evidence,), closed, _ = find_evidence(one, box, (order,))
         gap = relative_gap(box.evidence, evidence)
-        return box._replace(
-            order=jnp.full_like(box.order, order),
-            evidence=evidence,
-            gap=gap,
-            # More nodes in a box that missed the peak prove nothing.
-            error=jnp.where(jnp.isinf(box.error), jnp.inf, estimate_error(gap, box.gap, closed)),
-        )
+        # More nodes in a box that missed the peak prove nothing.
+        error = jnp.where(jnp.isinf(box.error), jnp.inf, estimate_error(gap, box.gap, closed))
+        order_ = jnp.full_like(box.order, order)
+        return box._replace(order=order_, evidence=evidence, gap=gap, error=error)
 
     rows = max(1, (1 << 18) // order ** boxes.low.shape[-1])
-    return jax.lax.map(refine, (prior if stacked else None, sums, boxes), batch_size=rows)
+    items = problem.prior if stacked else None, problem.sums, boxes
+    return jax.lax.map(refine, items, batch_size=rows)

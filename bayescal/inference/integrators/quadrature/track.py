@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 
 from bayescal._core.arrays import Arrays
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.shapes import Float
-from bayescal.inference.integrators.quadrature.window import DEPTH, at_points
+from bayescal.inference.integrators.quadrature.window import DEPTH, LogDensity, at_points
+
+#: An array by its axes.
+Vector: TypeAlias = 'Float[jax.Array, " parameters"]'
 
 _POINTS = {1: 48, 2: 24, 3: 12}
 _ROUNDS = 40
 _SHRINK = 3.0
 
 
-def track_box(
-    log_target: Callable[[jax.Array], jax.Array],
-    low: Float[jax.Array, " parameters"],
-    high: Float[jax.Array, " parameters"],
-) -> tuple[
-    Float[jax.Array, " parameters"],
-    Float[jax.Array, " parameters"],
-    Float[jax.Array, " parameters"],
-]:
+def track_box(log_target: LogDensity, low: Vector, high: Vector) -> tuple[Vector, Vector, Vector]:
     """Find the ends of a box around a density of one to three variables, and its best point.
 
     Each round puts a grid over the box. The next box reaches one step beyond the outermost values
@@ -34,9 +29,8 @@ def track_box(
     """
     d = low.shape[0]
     m = _POINTS[d]
-    mesh = np.stack(np.meshgrid(*[np.arange(m) + 0.5] * d, indexing="ij"), axis=-1)
-    flat = jnp.asarray(mesh.reshape(-1, d))
-    columns = [jnp.asarray(column) for column in mesh.reshape(-1, d).T]
+    mesh = np.stack(np.meshgrid(*[np.arange(m) + 0.5] * d, indexing="ij"), -1).reshape(-1, d)
+    flat, columns = jnp.asarray(mesh), [jnp.asarray(column) for column in mesh.T]
 
     def once(carry: Arrays) -> Arrays:
         n, _, left, right, _ = carry
@@ -57,7 +51,5 @@ def track_box(
         return n + 1, unsettled, new_left, new_right, left + step * top
 
     start = jnp.zeros((), int), jnp.ones((), bool), low, high, 0.5 * (low + high)
-    _, _, left, right, peak = jax.lax.while_loop(
-        lambda carry: (carry[0] < _ROUNDS) & carry[1], once, start
-    )
+    *_, left, right, peak = jax.lax.while_loop(lambda c: (c[0] < _ROUNDS) & c[1], once, start)
     return left, right, peak

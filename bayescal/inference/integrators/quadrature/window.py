@@ -55,7 +55,10 @@ def at_points(function: Callable[[jax.Array], Out], columns: Sequence[jax.Array]
     """Evaluate a function of a vector at points given by their coordinates, d arrays of (n,).
 
     With one array for each coordinate the compiler fuses all steps of a density into few loops.
+    Without coordinates there is one point.
     """
+    if not columns:
+        return jax.tree.map(lambda leaf: leaf[None], function(jnp.zeros(0)))
     return jax.vmap(lambda *point: function(jnp.stack(point)))(*columns)
 
 
@@ -83,14 +86,7 @@ def _reach(
 
 def find_peak(
     log_target: LogDensity, low: Vector, high: Vector
-) -> tuple[
-    Vector,
-    Scalar,
-    Float[jax.Array, "parameters parameters"],
-    Vector,
-    Vector,
-    Vector,
-]:
+) -> tuple[Vector, Scalar, Float[jax.Array, "parameters parameters"], Vector, Vector, Vector]:
     """Find the peak of a density inside a box, and the local curvature.
 
     There may be one to three coordinates. Returns the peak (d,); its log density; a unit triangular
@@ -160,18 +156,12 @@ def find_peak(
     carry = start, width / _POINTS[d], width, unit, jnp.max(coarse)
     total = _CLIMBS * (_STEPS + 2)
     peak, _, scale, shear, height = jax.lax.fori_loop(0, total, once, carry)
-    reach = 12 * scale
+    left, right = peak - 12 * scale, peak + 12 * scale
     first_low, first_high = _reach(coarse, axes, peak, height)
-    step = width / _POINTS[d]
-    alone = (first_high - first_low) < 3.5 * step
-    return (
-        peak,
-        height,
-        shear,
-        scale,
-        jnp.maximum(low, jnp.where(alone, peak - reach, jnp.minimum(first_low, peak - reach))),
-        jnp.minimum(high, jnp.where(alone, peak + reach, jnp.maximum(first_high, peak + reach))),
-    )
+    alone = (first_high - first_low) < 3.5 * width / _POINTS[d]
+    left = jnp.maximum(low, jnp.where(alone, left, jnp.minimum(first_low, left)))
+    right = jnp.minimum(high, jnp.where(alone, right, jnp.maximum(first_high, right)))
+    return peak, height, shear, scale, left, right
 
 
 def find_window(
@@ -210,12 +200,11 @@ def find_window(
         return n + 1, settled, (new_low, new_high), total + volume, points
 
     zero, real = jnp.zeros((), int), jnp.zeros(())
-    _, _, box, mass, points = jax.lax.while_loop(unsettled, once, (zero, zero, start, real, real))
-    low, high = box
-    return Window(low, high, mass, points)
+    _, _, box, *rest = jax.lax.while_loop(unsettled, once, (zero, zero, start, real, real))
+    return Window(*box, *rest)
 
 
-def maximize(log_target: Callable[[jax.Array], jax.Array], low: Vector, high: Vector) -> Vector:
+def maximize(log_target: LogDensity, low: Vector, high: Vector) -> Vector:
     """Find the maximum (d,) of a density with one peak in a closed box."""
     d = low.shape[0]
     m = {1: 33, 2: 17, 3: 9}[d]

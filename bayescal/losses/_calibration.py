@@ -38,10 +38,8 @@ def mmce(
         Integers in {0, ..., k - 1}.
     bandwidth : float or scalar array, default 0.4
         Width of the kernel in units of probability, positive. May be traced.
-    weights : array of shape (...), optional
-        Non-negative weights of the rows; see :func:`cross_entropy`.
-    mask : array of shape (...), optional
-        False for rows to leave out; see :func:`cross_entropy`.
+    weights, mask : optional
+        Weights (...) and mask (...) of the rows, as for :func:`cross_entropy`.
 
     Returns
     -------
@@ -129,10 +127,8 @@ def soft_ece(
         Width of the membership in units of squared probability, positive. May be traced.
     order : float, default 2
         Order of the norm, at least 1 and finite. Not traced.
-    weights : array of shape (...), optional
-        Non-negative weights of the rows; see :func:`cross_entropy`.
-    mask : array of shape (...), optional
-        False for rows to leave out; see :func:`cross_entropy`.
+    weights, mask : optional
+        Weights (...) and mask (...) of the rows, as for :func:`cross_entropy`.
 
     Returns
     -------

@@ -119,12 +119,9 @@ def smoothed_cross_entropy(
         Integers in {0, ..., k - 1}.
     smoothing : float or scalar array
         Smoothing factor in [0, 1). May be traced, and thus mapped over.
-    weights : array of shape (...), optional
-        Non-negative weights of the rows; see :func:`cross_entropy`.
-    mask : array of shape (...), optional
-        False for rows to leave out; see :func:`cross_entropy`.
-    reduction : {"mean", "sum", "none"}
-        Weighted mean, sum, or losses of all rows; see :func:`cross_entropy`.
+    weights, mask, reduction : optional
+        Weights (...) and mask (...) of the rows, and "mean", "sum" or "none", as for
+        :func:`cross_entropy`.
 
     Returns
     -------
@@ -190,12 +187,9 @@ def confidence_penalty(
         Integer labels or soft targets, as in :func:`cross_entropy`.
     strength : float or scalar array, default 0.1
         Weight of the entropy, not negative; 0 is cross-entropy. May be traced.
-    weights : array of shape (...), optional
-        Non-negative weights of the rows; see :func:`cross_entropy`.
-    mask : array of shape (...), optional
-        False for rows to leave out; see :func:`cross_entropy`.
-    reduction : {"mean", "sum", "none"}
-        Weighted mean, sum, or losses of all rows; see :func:`cross_entropy`.
+    weights, mask, reduction : optional
+        Weights (...) and mask (...) of the rows, and "mean", "sum" or "none", as for
+        :func:`cross_entropy`.
 
     Returns
     -------
@@ -266,12 +260,9 @@ def distillation(
         Positive number by which both logits are divided. May be traced.
     share : float or scalar array, default 0.5
         Weight of the teacher in [0, 1]. May be traced.
-    weights : array of shape (...), optional
-        Non-negative weights of the rows; see :func:`cross_entropy`.
-    mask : array of shape (...), optional
-        False for rows to leave out; see :func:`cross_entropy`.
-    reduction : {"mean", "sum", "none"}
-        Weighted mean, sum, or losses of all rows; see :func:`cross_entropy`.
+    weights, mask, reduction : optional
+        Weights (...) and mask (...) of the rows, and "mean", "sum" or "none", as for
+        :func:`cross_entropy`.
 
     Returns
     -------

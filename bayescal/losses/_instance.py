@@ -125,12 +125,9 @@ def instance_cross_entropy(
         Largest amount by which a label moves, in [0, 1). May be traced.
     offset : float or scalar array, default 0
         Added to the teacher's shifted logits; not negative. May be traced.
-    weights : array of shape (...), optional
-        Non-negative weights of the rows; see :func:`cross_entropy`.
-    mask : array of shape (...), optional
-        False for rows to leave out; see :func:`cross_entropy`.
-    reduction : {"mean", "sum", "none"}
-        Weighted mean, sum, or losses of all rows; see :func:`cross_entropy`.
+    weights, mask, reduction : optional
+        Weights (...) and mask (...) of the rows, and "mean", "sum" or "none", as for
+        :func:`cross_entropy`.
 
     Returns
     -------

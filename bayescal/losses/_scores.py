@@ -29,12 +29,9 @@ def brier(
         Outputs z before the softmax, floating-point.
     targets : array of shape (...) or (..., k)
         Integer labels or soft targets t, as in :func:`cross_entropy`.
-    weights : array of shape (...), optional
-        Non-negative weights of the rows; see :func:`cross_entropy`.
-    mask : array of shape (...), optional
-        False for rows to leave out; see :func:`cross_entropy`.
-    reduction : {"mean", "sum", "none"}
-        Weighted mean, sum, or losses of all rows; see :func:`cross_entropy`.
+    weights, mask, reduction : optional
+        Weights (...) and mask (...) of the rows, and "mean", "sum" or "none", as for
+        :func:`cross_entropy`.
 
     Returns
     -------
@@ -90,12 +87,9 @@ def focal(
         Integers in {0, ..., k - 1}.
     gamma : float or scalar array, default 2
         Exponent, not negative; 0 is cross-entropy. May be traced.
-    weights : array of shape (...), optional
-        Non-negative weights of the rows; see :func:`cross_entropy`.
-    mask : array of shape (...), optional
-        False for rows to leave out; see :func:`cross_entropy`.
-    reduction : {"mean", "sum", "none"}
-        Weighted mean, sum, or losses of all rows; see :func:`cross_entropy`.
+    weights, mask, reduction : optional
+        Weights (...) and mask (...) of the rows, and "mean", "sum" or "none", as for
+        :func:`cross_entropy`.
 
     Returns
     -------

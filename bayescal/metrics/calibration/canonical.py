@@ -48,18 +48,13 @@ def canonical_ece(
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k)
-        P(y = 1) for two classes, or class probabilities in rows.
-    y : array of shape (n,)
-        Labels 0, ..., k - 1, or any other values (see ``classes``).
+    probs, y, weights, classes, inputs
+        Probabilities (n,) or (n, k), labels (n,), row weights (n,), and how they are read, as for
+        :func:`log_loss`.
     bins : int, default 10
         Number of bins (j / bins, (j + 1) / bins] for each class, with 0 in the first.
     distance : {"total_variation", "euclidean"}
         Half the sum of absolute differences, or the root of the sum of their squares.
-    weights : array of shape (n,), optional
-        Non-negative row weights; only their ratios matter.
-    classes, inputs : optional
-        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

@@ -60,10 +60,9 @@ def debiased_ece(
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k), or Blocks
-        P(y = 1) for two classes, or class probabilities in rows.
-    y : array of shape (n,)
-        Labels 0, ..., k - 1, or any other values (see ``classes``).
+    probs, y, classes, inputs
+        Probabilities (n,) or (n, k), or Blocks, labels (n,), and how they are read, as for
+        :func:`log_loss`.
     bins : int, default 15
         Number of bins.
     binning : {"equal_mass", "equal_width"}
@@ -78,8 +77,6 @@ def debiased_ece(
     weights : array of shape (n,), optional
         Non-negative row weights. Integers are counts, equal to repeating rows. For other weights
         the number of rows in a bin is :math:`(\sum w)^2 / \sum w^2`.
-    classes, inputs : optional
-        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

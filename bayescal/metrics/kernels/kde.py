@@ -61,10 +61,9 @@ def kde_ece(
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k), or Blocks
-        P(y = 1) for two classes, or class probabilities in rows.
-    y : array of shape (n,)
-        Labels 0, ..., k - 1, or any other values (see ``classes``).
+    probs, y, classes, inputs
+        Probabilities (n,) or (n, k), or Blocks, labels (n,), and how they are read, as for
+        :func:`log_loss`.
     kind : {"binary", "confidence"}, optional
         What is predicted: P(y = 1), or the largest probability. By default "binary" for two
         classes and "confidence" for more.
@@ -77,8 +76,6 @@ def kde_ece(
     weights : array of shape (n,), optional
         Non-negative row weights. Integers are counts; for other weights, n in the rule is
         :math:`(\sum w)^2 / \sum w^2`.
-    classes, inputs : optional
-        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

@@ -62,10 +62,8 @@ def skce_test(
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k)
-        P(y = 1) for two classes, or class probabilities in rows.
-    y : array of shape (n,)
-        Labels 0, ..., k - 1, or any other values (see ``classes``).
+    probs, y, classes, inputs
+        Probabilities (n,) or (n, k), labels (n,), and how they are read, as for :func:`log_loss`.
     estimator : {"unbiased", "linear", "biased"}
         See :func:`skce`; "biased" not with "asymptotic". "linear" is fast and has little power.
     method : {"simulated", "asymptotic", "bound"}
@@ -79,8 +77,6 @@ def skce_test(
     weights : array of shape (n,), optional
         Non-negative row weights, not for "bound" and not for "asymptotic" with "linear". Integers
         are counts, equal to repeating rows, except for "linear".
-    classes, inputs : optional
-        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

@@ -166,10 +166,8 @@ def best_threshold(
         P(y = 1), or rows of two probabilities, to compare with the best threshold on these data.
     y : array of shape (n,), optional
         Labels: 0 and 1, or any others (``classes``).
-    weights : array of shape (n,), optional
-        Non-negative row weights; only their ratios matter.
-    classes, inputs : optional
-        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
+    weights, classes, inputs : optional
+        Row weights (n,), and how arrays are read, as for :func:`log_loss`.
 
     Returns
     -------

@@ -50,10 +50,9 @@ def variational_ece(
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k)
-        P(y = 1) for two classes, or class probabilities in rows.
-    y : array of shape (n,)
-        Labels 0, ..., k - 1, or any other values (see ``classes``).
+    probs, y, weights, classes, inputs
+        Probabilities (n,) or (n, k), labels (n,), row weights (n,), and how they are read, as for
+        :func:`log_loss`.
     recalibrated : array of the shape of ``probs``
         g: probabilities from calibrators that were not fitted to the labels of these rows.
     kind : {"binary", "confidence", "classwise"}, optional
@@ -62,10 +61,6 @@ def variational_ece(
         probabilities of a row, not only that of the event.
     norm : float, default 1
         q above, finite and at least 1.
-    weights : array of shape (n,), optional
-        Non-negative row weights; only their ratios matter.
-    classes, inputs : optional
-        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

@@ -71,16 +71,11 @@ def spiegelhalter_test(
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k)
-        P(y = 1) for two classes, or class probabilities in rows.
-    y : array of shape (n,)
-        Labels 0, ..., k - 1, or any other values (see ``classes``).
-    weights : array of shape (n,), optional
-        Non-negative row weights.
+    probs, y, weights, classes, inputs
+        Probabilities (n,) or (n, k), labels (n,), row weights (n,), and how they are read, as for
+        :func:`log_loss`.
     groups : array of shape (n,), optional
         Labels of clusters, of any hashable kind: rows with equal labels may be dependent.
-    classes, inputs : optional
-        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------
@@ -195,10 +190,8 @@ def consistency_test(
     ----------
     metric : str
         A calibration error of this module, such as ``"ece"``, ``"smooth_ece"`` or ``"skce"``.
-    probs : array of shape (n,) or (n, k)
-        P(y = 1) for two classes, or class probabilities in rows.
-    y : array of shape (n,)
-        Labels 0, ..., k - 1, or any other values (see ``classes``).
+    probs, y, classes, inputs
+        Probabilities (n,) or (n, k), labels (n,), and how they are read, as for :func:`log_loss`.
     resamples : int
         Number of sets of labels to draw.
     seed : int
@@ -207,8 +200,6 @@ def consistency_test(
         weight has one label, which counts with this weight.
     groups : array of shape (n,), optional
         Labels of clusters, of any hashable kind: rows with equal labels may be dependent.
-    classes, inputs : optional
-        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
     **options
         Options of the metric.
 

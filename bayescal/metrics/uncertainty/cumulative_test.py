@@ -74,10 +74,9 @@ def ecce_test(
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k), or Blocks
-        P(y = 1) for two classes, or class probabilities in rows.
-    y : array of shape (n,), optional
-        Labels 0, ..., k - 1, or any other values (see ``classes``).
+    probs, y, classes, inputs
+        Probabilities (n,) or (n, k), or Blocks, labels (n,), and how they are read, as for
+        :func:`log_loss`.
     kind : {"max", "range"}
         See :func:`ecce`. "range" detects errors in any region; "max" is best for predictions that
         are all too high or all too low.
@@ -93,8 +92,6 @@ def ecce_test(
     weights : array of shape (n,), optional
         Non-negative row weights. Integers are counts, equal to repeating rows. A row of any other
         weight has one label, which counts with this weight.
-    classes, inputs : optional
-        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

@@ -168,16 +168,8 @@ def bayesian_signed_rank_matrix(
     ----------
     scores : array of shape (n, k), or mapping from names to arrays of shape (n,)
         One row for each data set, one column for each method.
-    margin : float, default 0
-        Differences up to this, in the unit of the scores, are practically equal.
-    prior_strength : float, default 0.5
-        Weight of the pseudo-observation at zero; a data set has weight 1.
-    draws : int, default 20000
-        Number of Monte Carlo draws.
-    seed : int, default 0
-        Seed; the same seed gives the same draws.
-    lower_is_better : bool, default True
-        Whether a lower score is better.
+    margin, prior_strength, draws, seed, lower_is_better : optional
+        As for :func:`bayesian_signed_rank`.
 
     Returns
     -------

@@ -144,24 +144,19 @@ class Comparison:
         rows = []
         for i in order.tolist():
             cells = [self.names[i], f"{self.ranks[i]:.2f}", f"{self.win_rates[i]:.2f}"]
-            cells += [f"{means[i]:.4g}"]
+            cells.append(f"{means[i]:.4g}")
             if self.baseline is not None:
                 gain = self.improvement
                 cells += [f"{gain.mean[i]:.2g} ± {gain.error[i]:.1g}"]
             if i == best:
                 cells += ["–"] * 5
             else:
-                cells += [
-                    _p(float(p[i, best])) for p in (self.wilcoxon.adjusted, self.nemenyi.p_value)
-                ]
-                cells += [
-                    f"{probability[i, best]:.2f}"
-                    for probability in (
-                        self.bayesian.better,
-                        self.bayesian.equal,
-                        self.bayesian.worse,
-                    )
-                ]
+                corrected, chances = (
+                    (self.wilcoxon.adjusted, self.nemenyi.p_value),
+                    self.bayesian[:3],
+                )
+                cells += [_p(float(p[i, best])) for p in corrected]
+                cells += [f"{chance[i, best]:.2f}" for chance in self.bayesian[:3]]
             rows.append(cells)
         caption = (
             f"Each method against the first: p-values corrected for all pairs, and probabilities "

@@ -15,7 +15,7 @@ from bayescal.data.rows import Sums
 from bayescal.data.weights import are_no_counts, as_counts
 from bayescal.evaluation._proportions import Proportion, sum_by_class, worst_proportion
 from bayescal.metrics import consistency_test, reliability_curve
-from bayescal.metrics.registry import METRICS
+from bayescal.metrics.calibration.ece import make_ece
 from bayescal.metrics.sums import SumMetric, collect
 from bayescal.metrics.uncertainty.consistency import Consistency
 
@@ -107,8 +107,7 @@ def events_of(data: Predictions, bins: int, replicates: int, seed: int) -> Model
     """Collect the events of rows in memory."""
     event = _most_probable_class(data)
     predicted, happened, weights = event[:3]
-    plain = bool((weights == 1).all())
-    cases = Cases(predicted, happened, None if plain else weights)
+    cases = Cases(predicted, happened, None if (weights == 1).all() else weights)
     test = consistency_test("ece", event, None, bins=bins, resamples=replicates, seed=seed)
     metric = _by_class(data.columns, bins)
     total = float(weights.sum())
@@ -128,9 +127,7 @@ def events_of(data: Predictions, bins: int, replicates: int, seed: int) -> Model
 
 def events_of_blocks(data: PredictionBlocks, bins: int, replicates: int, seed: int) -> ModelEvents:
     """Collect the events of rows in blocks, in cells, in one pass."""
-    make = METRICS["ece"].make
-    assert make is not None
-    test = Consistency(make(None, bins=bins), replicates, seed, whole=True, strips=STRIPS)
+    test = Consistency(make_ece(None, bins=bins), replicates, seed, whole=True, strips=STRIPS)
     metric = _by_class(data.columns, bins)
     sums = data.total(partial(_first_pass, test, metric))
     whole = bool(sums["fractions"] == 0) and float(sums["totals"].sum()) < 2**53
@@ -163,9 +160,7 @@ def _first_pass(test: Consistency, metric: SumMetric | None, data: Predictions) 
 
 
 def _by_class(columns: int | None, bins: int) -> SumMetric | None:
-    make = METRICS["ece"].make
-    assert make is not None
-    metric = None if columns is None else make(columns, bins=bins, kind="classwise")
+    metric = None if columns is None else make_ece(columns, bins=bins, kind="classwise")
     assert metric is None or isinstance(metric, SumMetric)
     return metric
 

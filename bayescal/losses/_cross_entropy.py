@@ -181,15 +181,11 @@ def confidence_penalty(
 
     Parameters
     ----------
-    logits : array of shape (..., k)
-        Outputs before the softmax, floating-point.
-    targets : array of shape (...) or (..., k)
-        Integer labels or soft targets, as in :func:`cross_entropy`.
+    logits, targets, weights, mask, reduction
+        Logits (..., k), labels (...) or soft targets (..., k), weights (...) and mask (...) of the
+        rows, and "mean", "sum" or "none", as for :func:`cross_entropy`.
     strength : float or scalar array, default 0.1
         Weight of the entropy, not negative; 0 is cross-entropy. May be traced.
-    weights, mask, reduction : optional
-        Weights (...) and mask (...) of the rows, and "mean", "sum" or "none", as for
-        :func:`cross_entropy`.
 
     Returns
     -------

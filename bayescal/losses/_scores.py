@@ -25,13 +25,9 @@ def brier(
 
     Parameters
     ----------
-    logits : array of shape (..., k)
-        Outputs z before the softmax, floating-point.
-    targets : array of shape (...) or (..., k)
-        Integer labels or soft targets t, as in :func:`cross_entropy`.
-    weights, mask, reduction : optional
-        Weights (...) and mask (...) of the rows, and "mean", "sum" or "none", as for
-        :func:`cross_entropy`.
+    logits, targets, weights, mask, reduction
+        Logits (..., k), labels (...) or soft targets (..., k), weights (...) and mask (...) of the
+        rows, and "mean", "sum" or "none", as for :func:`cross_entropy`.
 
     Returns
     -------

@@ -82,7 +82,7 @@ class Accumulator:
         columns = None if classes is None else _number_of(classes)
         has_labels = columns is not None and not isinstance(classes, int | np.integer)
         entries = [METRICS[metric] for metric, _ in choices.values() if metric in METRICS]
-        multilabel = {"multilabel" in entry.shapes for entry in entries}
+        multilabel = {entry.multilabel for entry in entries}
         if len(multilabel) > 1:
             raise ValueError("metrics must be all single-label or all multi-label")
         self._multilabel = multilabel == {True}

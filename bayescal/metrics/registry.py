@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Literal
@@ -69,6 +69,11 @@ class Entry:
     labels: bool = True
     #: Whether it can be accumulated over batches, if it has a ``make``.
     streams: bool = True
+
+    @property
+    def multilabel(self) -> bool:
+        """Whether it is for multi-label predictions only."""
+        return self.shapes == ("multilabel",)
 
 
 def _make_log_loss(columns: int | None, *, eps: float | None = None) -> LogLoss:
@@ -150,7 +155,10 @@ def reading_for(choice: tuple[str, Mapping[str, object]], reading: Reading) -> R
     """Return how predictions are read for a metric with these options."""
     name, options = choice
     name = OTHER_NAMES.get(name, (name,))[0]
-    return for_log_loss(reading, options.get("eps")) if name == "log_loss" else reading
+    if name == "log_loss":
+        return for_log_loss(reading, options.get("eps"))
+    multilabel = name in METRICS and METRICS[name].multilabel and not reading.multilabel
+    return replace(reading, multilabel=True) if multilabel else reading
 
 
 def did_you_mean(name: str) -> str:

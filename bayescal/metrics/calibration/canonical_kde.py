@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -91,65 +91,60 @@ def canonical_kde_ece(
     self_weights = row_weights - 1 if checked.whole else np.zeros(len(row_weights))
     if len(row_weights) == 1 and not self_weights.any():
         raise ValueError("canonical_kde_ece must have at least two rows, got one")
-    widths = (
-        _BANDWIDTHS if bandwidth is None else np.array([check_positive(bandwidth, "bandwidth")])
-    )
+    widths = _BANDWIDTHS
+    if bandwidth is not None:
+        widths = np.array([check_positive(bandwidth, "bandwidth")])
     with float64():
-        data = (*map(jnp.asarray, (rows, checked.y, row_weights, self_weights)),)
+        data = _Rows(*map(jnp.asarray, (rows, checked.y, row_weights, self_weights)))
         if bandwidth is None:
-            likelihood = np.asarray(_log_densities(*data, jnp.asarray(widths)))
+            likelihood = np.asarray(_log_densities(data, jnp.asarray(widths)))
             widths = widths[[np.argmax(row_weights @ likelihood)]]
-        frequencies = np.asarray(_averages(*data, jnp.asarray(widths)))
+        frequencies = np.asarray(_averages(data, jnp.asarray(widths)))
     return float(np.average(lengths(frequencies - rows, distance, np), weights=row_weights))
+
+
+class _Rows(NamedTuple):
+    """Rows with their labels, their weights, and the weights of each in its own estimate."""
+
+    probs: Float[jax.Array, "rows classes"]
+    y: Int[jax.Array, " rows"]
+    weights: Float[jax.Array, " rows"]
+    self_weights: Float[jax.Array, " rows"]
 
 
 @jax.jit
 def _log_densities(
-    rows: Float[jax.Array, "rows classes"],
-    y: Int[jax.Array, " rows"],
-    weights: Float[jax.Array, " rows"],
-    self_weights: Float[jax.Array, " rows"],
-    widths: Float[jax.Array, " candidates"],
+    rows: _Rows, widths: Float[jax.Array, " candidates"]
 ) -> Float[jax.Array, "rows candidates"]:
     """Compute leave-one-out estimates of the log densities of rows, up to a constant."""
-    return _map_rows(
-        rows, weights, self_weights, widths, lambda scores: jax.nn.logsumexp(scores, axis=1)
-    )
+    return _map_rows(rows, widths, lambda scores: jax.nn.logsumexp(scores, axis=1))
 
 
 @jax.jit
-def _averages(
-    rows: Float[jax.Array, "rows classes"],
-    y: Int[jax.Array, " rows"],
-    weights: Float[jax.Array, " rows"],
-    self_weights: Float[jax.Array, " rows"],
-    widths: Float[jax.Array, " 1"],
-) -> Float[jax.Array, "rows classes"]:
+def _averages(rows: _Rows, widths: Float[jax.Array, " 1"]) -> Float[jax.Array, "rows classes"]:
     """Compute the frequencies of outcomes around each row, for one bandwidth."""
 
     def average(scores: jax.Array) -> jax.Array:
         shares = jax.nn.softmax(scores[0])
-        return jax.ops.segment_sum(shares, y, rows.shape[1])
+        return jax.ops.segment_sum(shares, rows.y, rows.probs.shape[1])
 
-    return _map_rows(rows, weights, self_weights, widths, average)
+    return _map_rows(rows, widths, average)
 
 
 def _map_rows(
-    rows: Float[jax.Array, "rows classes"],
-    weights: Float[jax.Array, " rows"],
-    self_weights: Float[jax.Array, " rows"],
+    rows: _Rows,
     widths: Float[jax.Array, " candidates"],
     function: Callable[[jax.Array], jax.Array],
 ) -> Float[jax.Array, "rows columns"]:
     """Apply a function to the log weights (g, n) that kernels around each row give all rows."""
-    k = rows.shape[1]
+    probs, _, weights, self_weights = rows
     concentration = 1 / widths[:, None]
-    bias = jax.lax.map(lambda h: -special.gammaln(rows / h + 1).sum(axis=1), widths)
-    bias += special.gammaln(concentration + k) + jnp.log(weights)
+    bias = jax.lax.map(lambda h: -special.gammaln(probs / h + 1).sum(axis=1), widths)
+    bias += special.gammaln(concentration + probs.shape[1]) + jnp.log(weights)
     log_left_out = jnp.log(self_weights) - jnp.log(weights)
 
     def map_row(index: jax.Array) -> jax.Array:
-        products = rows @ jnp.log(jnp.maximum(rows[index], FLOOR))
+        products = probs @ jnp.log(jnp.maximum(probs[index], FLOOR))
         return function((concentration * products + bias).at[:, index].add(log_left_out[index]))
 
-    return jax.lax.map(map_row, jnp.arange(rows.shape[0]), batch_size=_ROWS_PER_STEP)
+    return jax.lax.map(map_row, jnp.arange(len(probs)), batch_size=_ROWS_PER_STEP)

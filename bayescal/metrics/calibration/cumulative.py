@@ -150,8 +150,8 @@ class CumulativeError(OrderedMetric):
         return CumulativeHistogram(self, cells, borders)
 
     def compute(self, data: Predictions, xp: ModuleType) -> Float[Array, ""]:
-        groups = (group for group in self.split(data, xp) if len(group[0]))
-        return self.combine(xp.stack([excursions(*group, xp) for group in groups], axis=1), xp)
+        parts = [excursions(*group, xp) for group in self.filled(data, xp)]
+        return self.combine(xp.stack(parts, axis=1), xp)
 
     def compute_in_blocks(self, data: PredictionBlocks) -> float:
         return float(self.combine(excursions_of_blocks(self.split, self.groups, data)))
@@ -160,9 +160,7 @@ class CumulativeError(OrderedMetric):
         self, data: Predictions, factors: Shaped[np.ndarray, "rows draws"]
     ) -> Float[np.ndarray, " draws"]:
         weights = factors if data.whole else factors * data.weights[:, None]
-        # Split row numbers instead of weights.
-        numbered = data._replace(weights=np.arange(len(data.y)))
-        groups = (group for group in self.split(numbered, np) if len(group[0]))
+        groups = self.numbered(data)
         parts = [excursions_of_many(p, observed, weights[rows]) for p, observed, rows in groups]
         return self.combine(np.stack(parts, axis=1))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from types import ModuleType
@@ -22,6 +23,7 @@ from bayescal.metrics.calibration.mass_many import mass_sums_many
 from bayescal.metrics.sums import (
     BinMetric,
     DirectMetric,
+    Group,
     Piece,
     SumMetric,
     as_predicted,
@@ -35,6 +37,14 @@ class OrderedMetric(BinMetric, DirectMetric):
     @abstractmethod
     def histogram(self, cells: int = 4096, borders: np.ndarray | None = None) -> CellHistogram:
         """Make the approximation from sums over cells of equal width, or with these borders."""
+
+    def filled(self, data: Predictions, xp: ModuleType = np) -> Iterator[Group]:
+        """Yield the rows of each group that has rows."""
+        return (group for group in self.split(data, xp) if len(group[0]))
+
+    def numbered(self, data: Predictions) -> Iterator[Group]:
+        """Yield the rows of each group that has rows, with their numbers instead of weights."""
+        return self.filled(data._replace(weights=np.arange(len(data.y))))
 
 
 class MassMetric(OrderedMetric):
@@ -58,8 +68,7 @@ class MassMetric(OrderedMetric):
         ratio = xp.where(whole, 1, weights.sum() / (weights**2).sum())
         least = self.least(ratio)
         sums_of = mass_sums if xp is np else _device_mass_sums
-        groups = (group for group in self.split(data, xp) if len(group[0]))
-        sums = [sums_of(*group, self.bins, whole, least) for group in groups]
+        sums = [sums_of(*group, self.bins, whole, least) for group in self.filled(data, xp)]
         return xp.concatenate(sums, axis=1), ratio
 
     def histogram(self, cells: int = 4096, borders: np.ndarray | None = None) -> CellHistogram:
@@ -76,16 +85,13 @@ class MassMetric(OrderedMetric):
         self, data: Predictions, factors: Shaped[np.ndarray, "rows draws"]
     ) -> Float[np.ndarray, " draws"]:
         weights = factors if data.whole else factors * data.weights[:, None]
-        # Split row numbers instead of weights.
-        numbered = data._replace(weights=np.arange(len(data.y)))
-        groups = [group for group in self.split(numbered, np) if len(group[0])]
         ratios = np.ones(factors.shape[1])
         if not data.whole:
             ratios = weights.sum(axis=0) / (data.weights**2 @ factors)
         least = self.least(ratios)
-        parts = [mass_sums_many(*group, weights, self.bins, data.whole, least) for group in groups]
-        sums = np.concatenate(parts, axis=2)
-        return np.asarray(self.finish(sums, ratios[:, None], np))
+        options = weights, self.bins, data.whole, least
+        parts = [mass_sums_many(*group, *options) for group in self.numbered(data)]
+        return np.asarray(self.finish(np.concatenate(parts, axis=2), ratios[:, None], np))
 
 
 @partial(jax.jit, static_argnums=3)

@@ -244,7 +244,7 @@ def consistency_test(
     resamples = check_count(resamples, "resamples")
     metric, options = find_metric(metric, options)
     entry = METRICS[metric]
-    if entry.best != "zero" or entry.shapes == ("multilabel",):
+    if entry.best != "zero" or entry.multilabel:
         raise ValueError(f"metric must be a calibration error, got {metric!r}")
     reading = Reading(classes, inputs)
     data, metric_object = prepare(metric, probs, y, weights, options, reading, groups)

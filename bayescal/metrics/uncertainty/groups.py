@@ -18,6 +18,7 @@ import numpy as np
 from bayescal._core.arrays import Array, ArrayLike, UserData
 from bayescal._core.binning import quantile_borders
 from bayescal._core.random.keys import generator
+from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.membership import check_clusters
 from bayescal.data.predictions import Predictions
 from bayescal.data.weights import ones
@@ -81,8 +82,14 @@ def group_sums(metric: Metric, data: Predictions, seed: int) -> GroupedSums | No
     return None if sums is None else GroupedSums.of(sums, data, seed, whole=data.whole)
 
 
-def in_clusters(data: Predictions, groups: UserData, weights: ArrayLike | None) -> Predictions:
-    """Add clusters of rows to predictions; ``weights`` are those of the user."""
+def in_clusters(
+    data: Predictions | PredictionBlocks, groups: UserData, weights: ArrayLike | None
+) -> Predictions:
+    """Add clusters of rows to predictions in memory; ``weights`` are those of the user."""
+    if isinstance(data, PredictionBlocks):
+        raise ValueError(
+            "groups must be left out for Blocks, which do not hold them; pass arrays instead"
+        )
     n = len(data.y) if weights is None else np.shape(weights)[0]
     return data._replace(clusters=check_clusters(groups, n, weights))
 

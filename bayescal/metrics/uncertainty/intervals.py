@@ -44,15 +44,8 @@ def bootstrap(
         Inputs of the metric.
     replicates : int
     seed : int
-    weights : array of shape (n,), optional
-        Non-negative row weights. Integers are counts, equal to repeating rows.
-    groups : array of shape (n,), optional
-        Cluster label of each row, of any hashable kind. Rows of one cluster may be dependent, such
-        as several days of one patient. Whole clusters are resampled.
-    classes, inputs : optional
-        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
-    **options
-        Options of the metric.
+    weights, groups, classes, inputs, **options : optional
+        As for :func:`interval`; with ``groups``, whole clusters are resampled.
 
     Returns
     -------
@@ -254,20 +247,9 @@ def difference(
         split in the same way.
     y : array
         Labels, as for the metric.
-    level : float
-        Nominal coverage of the interval, in (0, 1).
-    replicates, seed : int
-        Number of bootstrap resamples, which draw the same rows for both models, and their seed.
-        Means over rows need no bootstrap.
-    weights : array of shape (n,), optional
-        Non-negative row weights. Integers are counts, equal to repeating rows.
-    groups : array of shape (n,), optional
-        Cluster label of each row, of any hashable kind. Rows of one cluster may be dependent, such
-        as several days of one patient. Whole clusters are resampled.
-    classes, inputs : optional
-        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
-    **options
-        Options of the metric.
+    level, replicates, seed, weights, groups, classes, inputs, **options : optional
+        As for :func:`interval`. Both models are resampled by the same rows, and means over rows
+        need no bootstrap.
 
     Returns
     -------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ import numpy as np
 from bayescal._core.arrays import AnyArray, ArrayLike, UserData
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_count
-from bayescal.data.predictions import PLAIN, Predictions, Reading, read_arrays
+from bayescal.data.predictions import PLAIN, Predictions, Reading
 from bayescal.metrics.calibration.debiased import DebiasedError, DebiasedMassError
 from bayescal.metrics.calibration.mass import MassHistogram, MassMetric
 from bayescal.metrics.kernels.skce import make_skce
@@ -25,7 +25,6 @@ from bayescal.metrics.uncertainty.groups import (
     MANY,
     UNCLUSTERED,
     GroupedSums,
-    equal_rows_once,
     group_sums,
     in_clusters,
     spread_of_mean,
@@ -340,27 +339,6 @@ class MeasuredMetric:
         return Interval(value, estimate, lower, upper, error, level, p_value)
 
 
-def measure(
-    metric: str,
-    probs: ArrayLike | Predictions,
-    y: ArrayLike | None,
-    weights: ArrayLike | None,
-    options: Mapping[str, object],
-    replicates: int,
-    seed: int,
-    reading: Reading = PLAIN,
-    groups: UserData = None,
-) -> MeasuredMetric:
-    """Measure a metric of rows in memory; equal rows of a cluster count once if all are equal."""
-    metric, options = find_metric(metric, options)
-    data, metric_object = prepare(metric, probs, y, weights, options, reading, groups)
-    once = equal_rows_once(data)
-    separate = None
-    if once.clusters is not data.clusters:
-        separate = partial(MeasuredMetric, metric, metric_object, data, replicates, seed)
-    return MeasuredMetric(metric, metric_object, once, replicates, seed, separate=separate)
-
-
 def _before_root(metric: Metric) -> Metric:
     """Return the mean square of a debiased error of norm 2, or any other metric unchanged."""
     if isinstance(metric, MassHistogram):
@@ -429,25 +407,18 @@ def prepare(
     ``groups`` are labels of clusters, which become part of the predictions.
     """
     metric, options = find_metric(metric, options)
-    entry = METRICS[metric]
-    if entry.shapes != ("multilabel",):
-        data = as_predictions(probs, y, weights, reading_for((metric, options), reading))
-    elif isinstance(probs, Predictions):
-        data = read_arrays(probs.probs, y, weights, Reading(multilabel=True))
-        data = data._replace(clusters=probs.clusters)
-    else:
-        data = as_predictions(probs, y, weights, replace(reading, multilabel=True))
+    data = as_predictions(probs, y, weights, reading_for((metric, options), reading))
     if groups is not None:
         data = in_clusters(data, groups, weights)
-    if data.clusters is not None:
-        if metric in UNCLUSTERED:
-            raise ValueError(
-                f"groups must be left out for {metric!r}, which assumes independent rows; "
-                "'ece' with norm=2, 'smooth_ece' and 'kde_ece' take groups"
-            )
+    if data.clusters is not None and metric in UNCLUSTERED:
+        raise ValueError(
+            f"groups must be left out for {metric!r}, which assumes independent rows; "
+            "'ece' with norm=2, 'smooth_ece' and 'kde_ece' take groups"
+        )
     if metric == "skce":
         return data, make_skce(data, **options)
-    if entry.make is None:
+    make = METRICS[metric].make
+    if make is None:
         names = ", ".join(name for name, entry in METRICS.items() if entry.make is not None)
         raise ValueError(f"metric must be one of {names}, skce, got {metric!r}")
-    return data, entry.make(data.columns, **options)
+    return data, make(data.columns, **options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -19,9 +18,9 @@ from bayescal.metrics.registry import METRICS, find_metric, reading_for
 from bayescal.metrics.scores.ranking import RANKINGS
 from bayescal.metrics.sums import DirectMetric, Metric, SumMetric, collect
 from bayescal.metrics.uncertainty.calibration_tests import CalibrationTest, Spiegelhalter
-from bayescal.metrics.uncertainty.groups import MANY, GroupedSums, grouped
-from bayescal.metrics.uncertainty.measured import MeasuredMetric, measure
-from bayescal.metrics.uncertainty.ranking import Measured, measure_any
+from bayescal.metrics.uncertainty.groups import MANY, GroupedSums, grouped, in_clusters
+from bayescal.metrics.uncertainty.measured import MeasuredMetric
+from bayescal.metrics.uncertainty.ranking import Measured, measure
 
 #: Largest number of rows of a block, so that running numbers of blocks do not overlap.
 _ROWS = 1 << 40
@@ -30,7 +29,7 @@ _ROWS = 1 << 40
 class BlockMeasurements(NamedTuple):
     """Metrics by name, Spiegelhalter's test, number of rows, and fingerprint of the blocks."""
 
-    metrics: dict[str, MeasuredMetric]
+    metrics: dict[str, Measured]
     test: CalibrationTest
     cases: int
     cut: np.ndarray
@@ -62,7 +61,7 @@ def measure_blocks(
         whole = False
         totals = data.total_numbered(partial(_sums_by_group, sums, seed, whole))
     test, cases = Spiegelhalter(whole).test(totals["z"]), int(totals["sizes"][0])
-    measured: dict[str, MeasuredMetric] = {}
+    measured: dict[str, Measured] = {}
     if cases < MANY:
         rows = data.gather()
         for title, (name, options) in chosen.items():
@@ -95,17 +94,14 @@ def measure_each(
     for probs in models:
         blocks = as_blocks(probs, y, weights)
         if blocks is None:
-            measurement = measure_any(
-                metric, probs, y, weights, options, replicates, seed, reading, groups
-            )
-            measured.append(measurement)
+            choice = metric, probs, y, weights, options, replicates, seed, reading, groups
+            measured.append(measure(*choice))
             continue
-        check_no_groups(groups)
         if metric in RANKINGS:
             raise TypeError(f"probs must be arrays in memory for {metric}, which sorts all rows")
-        multilabel = METRICS[find_metric(metric)[0]].shapes == ("multilabel",)
-        reading = replace(reading_for((metric, options), reading), multilabel=multilabel)
-        data = PredictionBlocks(blocks, reading)
+        data = PredictionBlocks(blocks, reading_for((metric, options), reading))
+        if groups is not None:
+            in_clusters(data, groups, weights)  # raises
         measurements = measure_blocks({metric: (metric, options)}, data, replicates, seed)
         cuts.append(measurements.cut)
         read.append(blocks)
@@ -114,14 +110,6 @@ def measure_each(
     for blocks in read:
         blocks.finish()
     return measured
-
-
-def check_no_groups(groups: object) -> None:
-    """Refuse groups for rows in blocks."""
-    if groups is not None:
-        raise ValueError(
-            "groups must be left out for Blocks, which do not hold them; pass arrays instead"
-        )
 
 
 def check_cuts(cuts: Sequence[np.ndarray]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -11,14 +12,10 @@ import numpy as np
 from bayescal._core.arrays import ArrayLike, UserData
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.predictions import PLAIN, Predictions, Reading
+from bayescal.metrics.registry import find_metric
 from bayescal.metrics.scores.ranking import RANKINGS, rank
-from bayescal.metrics.uncertainty.groups import in_clusters
-from bayescal.metrics.uncertainty.measured import (
-    Interval,
-    MeasuredMetric,
-    ends_if_equal,
-    measure,
-)
+from bayescal.metrics.uncertainty.groups import equal_rows_once, in_clusters
+from bayescal.metrics.uncertainty.measured import Interval, MeasuredMetric, ends_if_equal, prepare
 
 #: Rows of a class below which there is no interval but the whole range.
 _MIN_OF_CLASS = 2
@@ -116,7 +113,7 @@ def compare(ours: Measured, theirs: Measured, level: float) -> Interval:
     return ours.less(theirs, level)
 
 
-def measure_any(
+def measure(
     metric: str,
     probs: ArrayLike | Predictions,
     y: ArrayLike | None,
@@ -127,10 +124,20 @@ def measure_any(
     reading: Reading = PLAIN,
     groups: UserData = None,
 ) -> Measured:
-    """Measure a metric, or a score of a ranking, of rows in memory."""
-    if not isinstance(metric, str) or metric not in RANKINGS:
-        return measure(metric, probs, y, weights, options, replicates, seed, reading, groups)
-    if options:
-        raise TypeError(f"{metric} has no options, got {next(iter(options))!r}")
-    data = as_predictions(probs, y, weights, reading)
-    return MeasuredRanking(metric, data if groups is None else in_clusters(data, groups, weights))
+    """Measure a metric, or a score of a ranking, of rows in memory.
+
+    For a metric, equal rows of a cluster count once if the rows of every cluster are equal.
+    """
+    if isinstance(metric, str) and metric in RANKINGS:
+        if options:
+            raise TypeError(f"{metric} has no options, got {next(iter(options))!r}")
+        data = as_predictions(probs, y, weights, reading)
+        data = data if groups is None else in_clusters(data, groups, weights)
+        return MeasuredRanking(metric, data)
+    metric, options = find_metric(metric, options)
+    data, metric_object = prepare(metric, probs, y, weights, options, reading, groups)
+    once = equal_rows_once(data)
+    separate = None
+    if once.clusters is not data.clusters:
+        separate = partial(MeasuredMetric, metric, metric_object, data, replicates, seed)
+    return MeasuredMetric(metric, metric_object, once, replicates, seed, separate=separate)

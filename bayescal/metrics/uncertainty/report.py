@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_count, check_level, check_names, naming
-from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
+from bayescal.data.predictions import Classes, Inputs, Reading
 from bayescal.metrics.registry import Choices, reading_for, usual_metrics
 from bayescal.metrics.scores.ranking import can_rank
 from bayescal.metrics.uncertainty.calibration_tests import (
@@ -24,8 +24,8 @@ from bayescal.metrics.uncertainty.calibration_tests import (
 )
 from bayescal.metrics.uncertainty.groups import in_clusters
 from bayescal.metrics.uncertainty.measured import Interval
-from bayescal.metrics.uncertainty.measured_blocks import check_cuts, check_no_groups, measure_blocks
-from bayescal.metrics.uncertainty.ranking import Measured, compare, measure_any
+from bayescal.metrics.uncertainty.measured_blocks import check_cuts, measure_blocks
+from bayescal.metrics.uncertainty.ranking import Measured, compare, measure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -214,9 +214,7 @@ def report(
         first = as_predictions(next(iter(models.values())), y, weights, reading)
     clusters = getattr(first, "clusters", None)
     if groups is not None:
-        if isinstance(first, PredictionBlocks):
-            check_no_groups(groups)
-        clusters = in_clusters(cast("Predictions", first), groups, weights).clusters
+        clusters = in_clusters(first, groups, weights).clusters
     if metrics is None:
         ranking = can_rank(first)
         metrics = usual_metrics(first.columns or 2, clusters is not None, ranking=ranking)
@@ -233,7 +231,8 @@ def report(
             checked = as_predictions(model_probs, y, weights, reading)
         measured: dict[str, Measured]
         if isinstance(checked, PredictionBlocks):
-            check_no_groups(groups)
+            if groups is not None:
+                in_clusters(checked, groups, weights)  # raises
             usual = {key: chosen[key] for key in chosen if readings[key] is reading}
             of_usual, test, cases, cut = measure_blocks(usual, checked, replicates, seed)
             measured = {**of_usual}
@@ -253,7 +252,7 @@ def report(
                 if readings[key] is not reading:
                     data = as_predictions(model_probs, y, weights, readings[key])
                     data = data._replace(clusters=clusters)
-                measured[key] = measure_any(metric, data, y, weights, options, replicates, seed)
+                measured[key] = measure(metric, data, y, weights, options, replicates, seed)
             test = spiegelhalter_of(checked)
             given: Any = getattr(model_probs, "probs", model_probs)
             cases = np.shape(given)[0]

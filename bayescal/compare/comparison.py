@@ -13,8 +13,7 @@ from bayescal._core.keywords import other_words
 from bayescal._core.numerics import unit_of
 from bayescal.compare._bayes import SignedRankMatrix, posterior_of
 from bayescal.compare._cliques import cliques
-from bayescal.compare._nemenyi import Nemenyi, nemenyi_of
-from bayescal.compare._ranks import Friedman, friedman_of, ranks_of
+from bayescal.compare._ranks import Friedman, Nemenyi, friedman_of, nemenyi_of, ranks_of
 from bayescal.compare._wilcoxon import Wilcoxon, wilcoxon_of
 from bayescal.compare.table import Scores, read_table
 from bayescal.data.checks import check_choice, check_level
@@ -151,10 +150,7 @@ class Comparison:
             if i == best:
                 cells += ["–"] * 5
             else:
-                corrected, chances = (
-                    (self.wilcoxon.adjusted, self.nemenyi.p_value),
-                    self.bayesian[:3],
-                )
+                corrected = self.wilcoxon.adjusted, self.nemenyi.p_value
                 cells += [_p(float(p[i, best])) for p in corrected]
                 cells += [f"{chance[i, best]:.2f}" for chance in self.bayesian[:3]]
             rows.append(cells)

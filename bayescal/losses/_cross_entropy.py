@@ -113,15 +113,11 @@ def smoothed_cross_entropy(
 
     Parameters
     ----------
-    logits : array of shape (..., k)
-        Outputs before the softmax, floating-point.
-    labels : array of shape (...)
-        Integers in {0, ..., k - 1}.
+    logits, labels, weights, mask, reduction
+        Logits (..., k), labels (...), weights (...) and mask (...) of the rows, and "mean", "sum"
+        or "none", as for :func:`cross_entropy`.
     smoothing : float or scalar array
         Smoothing factor in [0, 1). May be traced, and thus mapped over.
-    weights, mask, reduction : optional
-        Weights (...) and mask (...) of the rows, and "mean", "sum" or "none", as for
-        :func:`cross_entropy`.
 
     Returns
     -------
@@ -248,17 +244,15 @@ def distillation(
     ----------
     logits : array of shape (..., k)
         Outputs of the student before the softmax, floating-point.
-    targets : array of shape (...) or (..., k)
-        Integer labels or soft targets, as in :func:`cross_entropy`.
+    targets, weights, mask, reduction
+        Labels (...) or soft targets (..., k), weights (...) and mask (...) of the rows, and "mean",
+        "sum" or "none", as for :func:`cross_entropy`.
     teacher_logits : array of shape (..., k)
         Outputs of the teacher, floating-point, treated as constants: no gradient flows into them.
     temperature : float or scalar array, default 2
         Positive number by which both logits are divided. May be traced.
     share : float or scalar array, default 0.5
         Weight of the teacher in [0, 1]. May be traced.
-    weights, mask, reduction : optional
-        Weights (...) and mask (...) of the rows, and "mean", "sum" or "none", as for
-        :func:`cross_entropy`.
 
     Returns
     -------

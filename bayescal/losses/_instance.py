@@ -116,18 +116,14 @@ def instance_cross_entropy(
     ----------
     logits : array of shape (..., k)
         Outputs of the network being trained, before the softmax, floating-point.
-    labels : array of shape (...)
-        Integers in {0, ..., k - 1}.
+    labels, weights, mask, reduction
+        Labels (...), weights (...) and mask (...) of the rows, and "mean", "sum" or "none", as for
+        :func:`cross_entropy`.
     teacher_logits : array of shape (..., k)
         Outputs of a network trained without smoothing, treated as constants: no gradient flows
         into them.
-    smoothing : float or scalar array
-        Largest amount by which a label moves, in [0, 1). May be traced.
-    offset : float or scalar array, default 0
-        Added to the teacher's shifted logits; not negative. May be traced.
-    weights, mask, reduction : optional
-        Weights (...) and mask (...) of the rows, and "mean", "sum" or "none", as for
-        :func:`cross_entropy`.
+    smoothing, offset
+        As for :func:`instance_targets`.
 
     Returns
     -------
@@ -183,10 +179,8 @@ def with_instance_targets(
         The inputs of a batch, and its labels (n,), integers in {0, ..., k - 1}. Read lazily.
     teacher : callable
         Called with the inputs of a batch; returns logits of shape (n, k).
-    smoothing : float or scalar array
-        Largest amount by which a label moves, in [0, 1).
-    offset : float or scalar array, default 0
-        Added to the teacher's shifted logits; not negative.
+    smoothing, offset
+        As for :func:`instance_targets`.
 
     Returns
     -------

@@ -77,15 +77,11 @@ def focal(
 
     Parameters
     ----------
-    logits : array of shape (..., k)
-        Outputs before the softmax, floating-point.
-    labels : array of shape (...)
-        Integers in {0, ..., k - 1}.
+    logits, labels, weights, mask, reduction
+        Logits (..., k), labels (...), weights (...) and mask (...) of the rows, and "mean", "sum"
+        or "none", as for :func:`cross_entropy`.
     gamma : float or scalar array, default 2
         Exponent, not negative; 0 is cross-entropy. May be traced.
-    weights, mask, reduction : optional
-        Weights (...) and mask (...) of the rows, and "mean", "sum" or "none", as for
-        :func:`cross_entropy`.
 
     Returns
     -------

@@ -19,7 +19,7 @@ from bayescal.data.membership import sum_test
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading, as_rows, of_class
 from bayescal.metrics.calibration.mass import OrderedMetric
 from bayescal.metrics.kernels.skce import KernelError
-from bayescal.metrics.registry import METRICS, Entry, find_metric
+from bayescal.metrics.registry import METRICS, find_metric
 from bayescal.metrics.sums import Metric, Piece, SumMetric, blocks, collect, compute
 from bayescal.metrics.uncertainty.consistency import Consistency
 from bayescal.metrics.uncertainty.groups import (
@@ -264,7 +264,9 @@ def p_value_of_rows(
     """Compute the p-value of a calibration error from simulated labels of independent rows."""
     whole = data.whole
     cases = data.weights.sum() if whole else len(data.y)
-    if cases >= MANY and _counted(METRICS[name], data, metric):
+    # Labels counted by cells of P(y = 1) determine sums and ordered metrics.
+    counted = data.columns is None and (whole or not METRICS[name].counts)
+    if cases >= MANY and counted and isinstance(metric, SumMetric | OrderedMetric):
         test = Consistency(metric, resamples, seed, whole)
         return float(test.value(collect(test, data), np))
     rng = generator(seed)
@@ -275,9 +277,3 @@ def p_value_of_rows(
     else:
         values = np.array([compute(metric, redraw(data, rng)) for _ in range(resamples)])
     return float(np.count_nonzero(values >= value - slack) + 1) / (resamples + 1)
-
-
-def _counted(entry: Entry, data: Predictions, metric: Metric) -> bool:
-    """Return whether labels counted by cells of P(y = 1) determine the metric."""
-    single = data.columns is None and (data.whole or not entry.counts)
-    return single and isinstance(metric, SumMetric | OrderedMetric)

@@ -249,9 +249,7 @@ def _averages(rows: _Rows, widths: Float[jax.Array, " 1"]) -> Float[jax.Array, "
 
 
 def _map_rows(
-    rows: _Rows,
-    widths: Float[jax.Array, " candidates"],
-    function: Callable[[jax.Array], jax.Array],
+    rows: _Rows, widths: Float[jax.Array, " candidates"], function: Callable[[jax.Array], jax.Array]
 ) -> Float[jax.Array, "rows columns"]:
     """Apply a function to the log weights (g, n) that kernels around each row give all rows."""
     probs, _, weights, self_weights = rows

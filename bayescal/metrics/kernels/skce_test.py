@@ -68,7 +68,8 @@ def skce_test(
         See :func:`skce`; "biased" not with "asymptotic". "linear" is fast and has little power.
     method : {"simulated", "asymptotic", "bound"}
         See above. The asymptotic distributions fail for rare events, because the data without an
-        event do not show their variance.
+        event do not show their variance: with 50 calibrated rows and 0.1 expected events, 91 % of
+        p-values were below 0.05.
     kernel, distance, bandwidth
         As for :func:`skce`.
     resamples : int
@@ -92,9 +93,6 @@ def skce_test(
     -----
     O(n^2 k resamples) time for "simulated", and O(n k resamples) if "linear"; O(n^2 (k +
     resamples)) for "asymptotic"; O(n^2 k) for the median bandwidth and for "bound".
-
-    With 50 calibrated rows and 0.1 expected events, 91 % of asymptotic p-values were below 0.05,
-    and 44 to 47 % with 200 rows and one expected event.
 
     References
     ----------

@@ -22,12 +22,7 @@ from bayescal.metrics.kernels.skce import KernelError
 from bayescal.metrics.registry import METRICS, find_metric
 from bayescal.metrics.sums import Metric, Piece, SumMetric, blocks, collect, compute
 from bayescal.metrics.uncertainty.consistency import Consistency
-from bayescal.metrics.uncertainty.groups import (
-    MANY,
-    equal_rows_once,
-    group_sums,
-    in_clusters,
-)
+from bayescal.metrics.uncertainty.groups import MANY, equal_rows_once, group_sums, in_clusters
 from bayescal.metrics.uncertainty.measured import prepare
 from bayescal.metrics.uncertainty.replicates import redraw
 
@@ -93,11 +88,9 @@ def spiegelhalter_test(
     With ``groups`` the variance is the sum of squared sums by cluster, :math:`\sum_g s_g^2`, but at
     least the one above, and z has Student's t distribution with
     :math:`(\sum_g s_g^2)^2 / \sum_g s_g^4` degrees of freedom, at most one fewer than clusters. In
-    simulations with 5 to 50 rows in a cluster and correlations of 0, 0.5 and 1, at most about 6 %
-    of true null hypotheses have a p-value of 0.05 or less with 30 or more clusters, and 9 % with
-    ten. For rare events (mean probability 0.08), up to 22 % do with ten or 30 clusters and 7 % with
-    200, as clusters without an event do not show how large the variance is. For one cluster z is
-    NaN and the p-value is 1.
+    simulations, at most about 6 % of true null hypotheses have a p-value of 0.05 or less with 30 or
+    more clusters, but up to 22 % for rare events in few clusters; see the explanation "How far to
+    trust intervals and tests of metrics". For one cluster z is NaN and the p-value is 1.
 
     References
     ----------
@@ -222,11 +215,10 @@ def consistency_test(
     evaluations. With ``groups``, residuals of whole clusters are also multiplied by random signs,
     and the p-value is the larger of the two: labels drawn row by row ignore clusters, and the signs
     of few clusters, or of rare events, are not informative enough alone. More than 1,024 clusters
-    are merged into groups with common signs. In simulations as for :func:`spiegelhalter_test`, 2 to
-    5 % of true null hypotheses have a p-value of 0.05 or less if clusters are of one size, and up
-    to 12 % with ten clusters, or 30 of 1 to 50 rows. For rare events it is up to 21 % with 30
-    clusters, and 60 % with ten. "skce" and "debiased_ece" assume independent rows, and raise an
-    error with ``groups``.
+    are merged into groups with common signs. In simulations, 2 to 5 % of true null hypotheses have
+    a p-value of 0.05 or less if clusters are of one size, but far more for rare events in few
+    clusters; see the explanation "How far to trust intervals and tests of metrics". "skce" and
+    "debiased_ece" assume independent rows, and raise an error with ``groups``.
 
     References
     ----------

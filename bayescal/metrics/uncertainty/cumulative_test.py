@@ -111,16 +111,9 @@ def ecce_test(
     among the draws. With more than 4,096 distinct predictions and weights that are counts,
     neighbors are pooled into steps of about equal variance, in the data and in the draws.
 
-    The asymptotic law is conservative except for rare events. With n independent uniform
-    predictions, 3.6 % (n = 30) to 4.9 % (10,000) of true null hypotheses have a p-value of 0.05 or
-    less by "max", and 2.8 % to 4.9 % by "range"; with multiples of 0.1 it is 3.4 % and 2.3 %, for
-    any number of rows. With predictions of mean 0.01 and 300 rows, p-values of 0.001 are three
-    times too small; "auto" simulates.
-
-    Power at the level 0.05 with 1,000 uniform predictions, in 120 simulations: if the log odds are
-    0.2 too high, 0.70 (:func:`spiegelhalter_test` 0.09, :func:`consistency_test` of "ece" 0.28); if
-    they are 1.25 times too small, 0.20 by "max" and 0.27 by "range" (0.90, 0.25); if the true
-    probability is p + 0.08 sin(6 pi p), whose errors cancel in the sum, 0.12 and 0.08 (0.38, 0.74).
+    The asymptotic law is conservative except for rare events; "auto" then simulates. The
+    explanation "How far to trust intervals and tests of metrics" has sizes, and the power beside
+    that of other tests.
 
     Blocks of at most 262,144 rows are read into memory. For more rows the statistic is exact, as in
     :func:`ecce`, and simulations use cells of 0.001 in log odds.

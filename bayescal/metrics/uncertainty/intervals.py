@@ -66,9 +66,7 @@ def bootstrap(
     With 100,000 rows or more, groups are resampled instead, except for "skce" and "canonical_ece".
     A hash of its number assigns each row to one of up to 1,024 groups, and one pass over the data
     computes the sums of groups. This adds an error of 2 % to standard deviations, and up to 9 % for
-    kernel errors, which have fewer groups (128 and 64). Bins of equal mass are then cut from 32
-    cells each. Integer weights up to 16 are divided among groups one by one, and larger ones in
-    parts that leave variances unchanged.
+    kernel errors. Bins of equal mass are then cut from 32 cells each.
 
     References
     ----------
@@ -163,24 +161,17 @@ def interval(
     variance of the square grows with the error.
 
     Intervals are clipped to the range of the metric, [0, 1] for most. With fewer than ten rows they
-    are the whole range, except those of an accuracy. In simulations of 12 metrics, 90 % intervals
-    cover the true value in 81 % or more with ten rows, and in 85 % or more with 30 or 100, for
-    errors mostly more (``benchmarks/bench_intervals.py``). If one row in twenty is of class 1,
-    intervals of log loss and Brier score cover 81 % with 50 rows, and 97 % with 500. Intervals of
-    "debiased_ece" cover about 90 % or more with 10 to 500 rows, for predictions in tenths, with one
-    value, with three, or with any, but for calibrated constants of 0.05 only 40 % with ten rows and
-    64 % with 20, as often no event happens. Use :func:`consistency_test` to test whether an error
-    is zero.
+    are the whole range, except those of an accuracy. In simulations, 90 % intervals cover the true
+    value in 81 % or more with ten rows, and in 85 % or more with 30 or 100; the explanation "How
+    far to trust intervals and tests of metrics" has the details, also for rare events and clusters.
+    Use :func:`consistency_test` to test whether an error is zero.
 
     Weights that are not all integers count as :math:`n = (\sum_i w_i)^2 / \sum_i w_i^2` rows of
-    equal weight, in degrees of freedom and in the number ten. If weights are log-normal, their
-    logarithms have a standard deviation of up to 2, and there are 12 to 300 rows, 90 % intervals
-    cover 86 % or more.
+    equal weight, in degrees of freedom and in the number ten.
 
     With 100,000 rows or more, the bootstrap draws groups of rows (see :func:`bootstrap`), whose
     number gives the degrees of freedom, and the effect of chance is estimated from residuals with a
-    random sign for each group. At 20,000 rows these intervals are as wide as those by rows, with
-    equal coverage (``benchmarks/bench_groups.py``).
+    random sign for each group.
 
     With ``groups``, standard errors are of sums by cluster, whole clusters are resampled, and the
     effect of chance is estimated from residuals of clusters with random signs. The degrees of
@@ -189,13 +180,8 @@ def interval(
     interval of as many independent rows as its standard error is worth. If rows are equal within
     all clusters, one row of each counts. Time O(n) for means and O(replicates n) for errors, as
     without groups; sums by cluster take O(clusters) memory for means, and at most 32 MiB for
-    errors. In simulations with 1 to 50 rows in a cluster and correlations of 0, 0.5 and 1, also
-    with tied predictions and rare events, 90 % intervals cover the true value in 85 % or more with
-    30 or 200 clusters, for errors more. With ten clusters it is 84 % or more, but for rare events
-    that are correlated within clusters as few as 64 % for log loss and 77 % for accuracy. Where one
-    or two clusters have most of the rows, intervals are wide, and cover 93 % or more.
-    "debiased_ece", "skce" and "canonical_ece" assume independent rows, and raise an error with
-    groups.
+    errors. "debiased_ece", "skce" and "canonical_ece" assume independent rows, and raise an error
+    with groups.
 
     References
     ----------
@@ -265,12 +251,10 @@ def difference(
     -----
     For means over rows, the interval is the analytic one of :func:`interval`. For errors it extends
     from the least to the largest :math:`g_1(e_1) - g_2(e_2)` for e in the ellipse of radius t of
-    the replicates' covariance. The p-value is the level of the interval that ends at zero. In
-    simulations, 90 % intervals cover the true difference in 85 % or more with 30 or 100 rows (72 %
-    for "debiased_ece"), and in 69 % or more with ten. 8 % or fewer of true null hypotheses have a
-    p-value of 0.05 or less, and 5 % or fewer for "ece". ``groups`` affect both as in
-    :func:`interval`: with 10, 30 and 200 clusters, 4 to 5 % of true null hypotheses have a p-value
-    of 0.05 or less for means, and 1 % for errors.
+    the replicates' covariance. The p-value is the level of the interval that ends at zero.
+    ``groups`` affect both as in :func:`interval`. In simulations, 90 % intervals cover the true
+    difference in 85 % or more with 30 or 100 rows, and 8 % or fewer of true null hypotheses have a
+    p-value of 0.05 or less.
 
     Examples
     --------

@@ -18,10 +18,7 @@ from bayescal.data.checks import check_count, check_level, check_names, naming
 from bayescal.data.predictions import Classes, Inputs, Reading
 from bayescal.metrics.registry import Choices, reading_for, usual_metrics
 from bayescal.metrics.scores.ranking import can_rank
-from bayescal.metrics.uncertainty.calibration_tests import (
-    CalibrationTest,
-    spiegelhalter_of,
-)
+from bayescal.metrics.uncertainty.calibration_tests import CalibrationTest, spiegelhalter_of
 from bayescal.metrics.uncertainty.groups import in_clusters
 from bayescal.metrics.uncertainty.measured import Interval
 from bayescal.metrics.uncertainty.measured_blocks import check_cuts, measure_blocks

@@ -223,12 +223,9 @@ def compare(
 
     Raises
     ------
-    TypeError
-        If scores are not numbers.
-    ValueError
-        If the table has the wrong shape or contains NaN or infinities (the message names the method
-        and the data set), if there are too few or too many names or duplicates, or if ``level``,
-        ``margin`` or ``draws`` is out of range.
+    TypeError, ValueError
+        If :func:`wilcoxon` would raise, if there are too few or too many names or duplicates, or if
+        ``level``, ``margin`` or ``draws`` is out of range.
 
     See Also
     --------

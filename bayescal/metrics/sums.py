@@ -351,11 +351,6 @@ def sizes(
     return xp.where(fractions > 0, effective_size(mass, squares, xp), mass)
 
 
-def _dot(weights: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """Sum values (n, ...) times weights (n,) of a block, in one thread."""
-    return np.einsum("i,i...->...", weights, value)
-
-
 def add_pieces(
     sums: Float[np.ndarray, "sums cells"],
     pieces: Iterable[Piece],
@@ -371,10 +366,10 @@ def _add(row: np.ndarray, piece: Piece, weights: np.ndarray) -> None:
     cell, value = piece
     ones = are_ones(weights)
     if cell is None:
-        if value is None:
-            row[0] += weights.sum()
-        else:
-            row[0] += (value if ones else _dot(weights, value)).sum()
+        if value is None or ones:
+            row[0] += (weights if value is None else value).sum()
+        else:  # in one thread, unlike a product of matrices
+            row[0] += np.einsum("i,i...->", weights, value)
         return
     if cell is ...:
         row += value.sum(axis=0) if ones else weights @ value

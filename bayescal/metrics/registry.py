@@ -124,15 +124,7 @@ _RANKING_NAMES = {
 def find_metric(
     name: str, options: Mapping[str, object] = MappingProxyType({})
 ) -> tuple[str, dict[str, Any]]:
-    """Find a metric by its name here or in other libraries; return its name and options.
-
-    Raises a ValueError for unknown names; the message has the most similar name.
-
-    Examples
-    --------
-    >>> find_metric("mce", {"bins": 10})
-    ('ece', {'norm': inf, 'bins': 10})
-    """
+    """Find a metric by its name here or in other libraries; return its name and options."""
     if not isinstance(name, str):
         raise TypeError(
             f"metric must be the name of a metric, such as 'log_loss', got {type(name).__name__}"
@@ -162,13 +154,7 @@ def reading_for(choice: tuple[str, Mapping[str, object]], reading: Reading) -> R
 
 
 def did_you_mean(name: str) -> str:
-    """Suggest the metric with the most similar name, at the end of an error message.
-
-    Examples
-    --------
-    >>> did_you_mean("auroc"), did_you_mean("xyz")
-    ("; did you mean 'roc_auc'?", '')
-    """
+    """Suggest the metric with the most similar name, at the end of an error message."""
     candidates = {name: name for name in (*METRICS, *OTHER_NAMES, *RANKINGS)} | _RANKING_NAMES
     similar = get_close_matches(str(name).lower(), candidates, 1)
     return f"; did you mean {candidates[similar[0]]!r}?" if similar else ""

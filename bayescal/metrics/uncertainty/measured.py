@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from statistics import NormalDist
@@ -25,6 +25,7 @@ from bayescal.metrics.uncertainty.groups import (
     MANY,
     UNCLUSTERED,
     GroupedSums,
+    equal_rows_once,
     group_sums,
     in_clusters,
     spread_of_mean,
@@ -81,14 +82,18 @@ class MeasuredMetric:
         replicates: int,
         seed: int = 0,
         value: float | None = None,
-        separate: Callable[[], MeasuredMetric] | None = None,
+        merge: bool = True,
     ) -> None:
         """Measure rows in memory, or the sums by group of very many rows.
 
-        ``value`` is exact where the sums are those of a histogram. ``separate`` measures all rows
-        if equal ones were merged.
+        ``value`` is exact where the sums are those of a histogram. Equal rows of a cluster count
+        once if the rows of every cluster are equal; ``merge=False`` measures all rows.
         """
-        self._name, self._source, self._seed, self._separate = name, source, seed, separate
+        self._given, self._merged = (metric, source), False
+        if merge and isinstance(source, Predictions):
+            clusters, source = source.clusters, equal_rows_once(source)
+            self._merged = source.clusters is not clusters
+        self._name, self._source, self._seed = name, source, seed
         self._number = check_count(replicates, "replicates")
         self._exact, self._range, masses = value, metric.range, None
         if isinstance(source, Predictions):
@@ -272,14 +277,14 @@ class MeasuredMetric:
             ends = low, high
         return ends if math.isfinite(ends[1] - ends[0]) else None
 
+    def _of_all_rows(self) -> MeasuredMetric:
+        return MeasuredMetric(self._name, *self._given, self._number, self._seed, merge=False)
+
     def less(self, other: MeasuredMetric, level: float) -> Interval:
         """Compute the difference to another model of the same rows."""
-        if (self._separate is None) != (other._separate is None):
+        if self._merged != other._merged:
             # Rows of clusters are equal for only one of the models.
-            pair = [
-                model if model._separate is None else model._separate() for model in (self, other)
-            ]
-            return pair[0].less(pair[1], level)
+            return self._of_all_rows().less(other._of_all_rows(), level)
         ours, theirs = self._shape, other._shape
         if ours != theirs:
             raise ValueError(f"first and second must have one shape, got {ours} and {theirs}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -14,7 +13,7 @@ from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.predictions import PLAIN, Predictions, Reading
 from bayescal.metrics.registry import find_metric
 from bayescal.metrics.scores.ranking import RANKINGS, rank
-from bayescal.metrics.uncertainty.groups import equal_rows_once, in_clusters
+from bayescal.metrics.uncertainty.groups import in_clusters
 from bayescal.metrics.uncertainty.measured import Interval, MeasuredMetric, ends_if_equal, prepare
 
 #: Rows of a class below which there is no interval but the whole range.
@@ -136,8 +135,4 @@ def measure(
         return MeasuredRanking(metric, data)
     metric, options = find_metric(metric, options)
     data, metric_object = prepare(metric, probs, y, weights, options, reading, groups)
-    once = equal_rows_once(data)
-    separate = None
-    if once.clusters is not data.clusters:
-        separate = partial(MeasuredMetric, metric, metric_object, data, replicates, seed)
-    return MeasuredMetric(metric, metric_object, once, replicates, seed, separate=separate)
+    return MeasuredMetric(metric, metric_object, data, replicates, seed)

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -314,32 +314,28 @@ def evaluate(
             raise ValueError("by must be left out for Blocks, which do not hold it")
         n = len(first.y) if weights is None else np.shape(weights)[0]
         subgroups = read_subgroups(by, n, weights)
-    options = _Options(tuple(names), bins, replicates, seed, level)
-    result = _evaluate(models, options, title, progress)
+    options = tuple(names), bins, replicates, seed, level
+    result = _evaluate(models, *options, title, progress)
     for blocks in read:
         blocks.finish()
     parts = {}
     for done, (name, rows) in enumerate(subgroups):
         progress(f"subgroup {name}", done, len(subgroups))
-        parts[name] = _evaluate(_of_rows(models, rows), options, name, _quiet)
+        parts[name] = _evaluate(_of_rows(models, rows), *options, name, _quiet)
     return replace(result, by=parts)
 
 
-class _Options(NamedTuple):
-    """Names of the classes and options of an evaluation."""
-
-    names: tuple[str, ...]
-    bins: int
-    replicates: int
-    seed: int
-    level: float
-
-
 def _evaluate(
-    models: dict[str, Any], options: _Options, title: str | None, progress: Progress
+    models: dict[str, Any],
+    names: tuple[str, ...],
+    bins: int,
+    replicates: int,
+    seed: int,
+    level: float,
+    title: str | None,
+    progress: Progress,
 ) -> Evaluation:
     """Evaluate models whose predictions have been read."""
-    names, bins, replicates, seed, level = options
     steps, events = 1 + len(models), {}
     for done, (name, loaded) in enumerate(models.items()):
         progress(f"tests: {name}", done, steps)
@@ -356,14 +352,10 @@ def _evaluate(
     for array in arrays.values():
         if not (np.array_equal(array.y, first.y) and np.array_equal(array.weights, first.weights)):
             raise ValueError("models must have the same cases in the same order")
+    clustered = getattr(first, "clusters", None) is not None
     measured = report(
         models,
-        metrics=usual_metrics(
-            len(names),
-            getattr(first, "clusters", None) is not None,
-            ranking=can_rank(first),
-            bins=bins,
-        ),
+        metrics=usual_metrics(len(names), clustered, ranking=can_rank(first), bins=bins),
         level=level,
         replicates=replicates,
         seed=seed,

@@ -266,10 +266,8 @@ def loss_gap(
         Number of losses to draw, and of decisions of each, if ``losses`` is not given.
     seed : int, default 0
         Seed of the draws, for ``numpy.random.default_rng``.
-    weights : array of shape (n,), optional
-        Non-negative row weights; only their ratios matter.
-    classes, inputs : optional
-        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
+    weights, classes, inputs : optional
+        Row weights (n,), and how arrays are read, as for :func:`log_loss`.
 
     Returns
     -------

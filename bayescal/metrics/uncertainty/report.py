@@ -165,17 +165,9 @@ def report(
         log loss, Brier score, accuracy, and the calibration error, plain and debiased; for several
         classes also its mean over classes; for two classes and fewer than 100,000 rows in memory
         also ROC AUC and average precision, which measure the ranking.
-    level : float
-        Nominal coverage of the confidence intervals, in (0, 1).
-    replicates, seed : int
-        Number of bootstrap resamples, and their seed.
-    weights : array of shape (n,), optional
-        Non-negative row weights.
-    groups : array of shape (n,), optional
-        Labels of clusters, of any hashable kind, as in :func:`interval`: rows with equal labels may
-        be dependent. The "RMS calibration error" is then "ece" with norm 2 and bins of equal mass.
-    classes, inputs : optional
-        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
+    level, replicates, seed, weights, groups, classes, inputs : optional
+        As for :func:`interval`. With ``groups``, the "RMS calibration error" is "ece" with norm 2
+        and bins of equal mass.
     title : str, optional
         Title of the table.
 
@@ -226,13 +218,11 @@ def report(
     for name, model_probs in models.items():
         with naming(name if several else None):
             checked = as_predictions(model_probs, y, weights, reading)
-        measured: dict[str, Measured]
         if isinstance(checked, PredictionBlocks):
             if groups is not None:
                 in_clusters(checked, groups, weights)  # raises
             usual = {key: chosen[key] for key in chosen if readings[key] is reading}
-            of_usual, test, cases, cut = measure_blocks(usual, checked, replicates, seed)
-            measured = {**of_usual}
+            measured, test, cases, cut = measure_blocks(usual, checked, replicates, seed)
             for key, other in readings.items():
                 if other is not reading:
                     data = PredictionBlocks(checked.blocks, other)

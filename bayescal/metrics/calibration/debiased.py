@@ -166,19 +166,13 @@ def debiased_error(
     gap = others[0] / divisor - others[1] / divisor
     proportions = mass / mass.sum(-1, keepdims=True)
     repeated = size > 1 + SLACK
-    predicted_variance = predicted * (1 - predicted)
-    observed_variance = observed * (1 - observed)
+    freedom = xp.where(repeated, size - 1 if norm == 2 else size, 1)
+    variance = xp.where(repeated, observed * (1 - observed) / freedom, predicted * (1 - predicted))
     if norm == 2:
-        variance = xp.where(
-            repeated, observed_variance / xp.where(repeated, size - 1, 1), predicted_variance
-        )
         mean = (proportions * (gap**2 - variance)).sum(-1)
         if signed:
             return mean
         return xp.where(mean > 0, xp.sqrt(xp.where(mean > 0, mean, 1)), 0)
-    variance = xp.where(
-        repeated, observed_variance / xp.where(repeated, size, 1), predicted_variance
-    )
     deviation = xp.sqrt(xp.where(variance > 0, variance, 1))
     z = xp.abs(gap) / deviation
     erf = np.vectorize(math.erf, otypes=[float]) if xp is np else special.erf

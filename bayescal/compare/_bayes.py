@@ -186,11 +186,6 @@ def bayesian_signed_rank_matrix(
     bayesian_signed_rank : Two methods; its docstring explains the model.
     compare : All statistics of a table.
 
-    References
-    ----------
-    A. Benavoli, G. Corani, F. Mangili, M. Zaffalon and F. Ruggeri (2014), A Bayesian Wilcoxon
-    signed-rank test based on the Dirichlet process.
-
     Examples
     --------
     >>> result = bayesian_signed_rank_matrix({"a": [1, 2, 3], "b": [2, 3, 4], "c": [1, 3, 2]})

@@ -133,10 +133,6 @@ def instance_cross_entropy(
     smoothed_cross_entropy : Smoothing by a constant.
     distillation : Cross-entropy with the teacher's probabilities.
 
-    References
-    ----------
-    M. Maher (2020), Instance-based label smoothing for better classifier calibration, section 6.2.
-
     Examples
     --------
     >>> import jax.numpy as jnp
@@ -189,10 +185,6 @@ def with_instance_targets(
     See Also
     --------
     instance_targets : The targets of one batch.
-
-    References
-    ----------
-    M. Maher (2020), Instance-based label smoothing for better classifier calibration, section 6.2.
 
     Examples
     --------

@@ -45,7 +45,7 @@ def skce_test(
 ) -> CalibrationTest:
     r"""Test the calibration of probability vectors by the squared kernel calibration error.
 
-    With h and the estimators as in :func:`skce`, and t the estimate from n rows:
+    With h, the estimators and the source as in :func:`skce`, and t the estimate from n rows:
 
     - "simulated": the proportion of sets of labels, drawn from the predictions, whose t is as
       large. The data count as a set: the p-value is exact for any number of rows and events.
@@ -93,11 +93,6 @@ def skce_test(
     -----
     O(n^2 k resamples) time for "simulated", and O(n k resamples) if "linear"; O(n^2 (k +
     resamples)) for "asymptotic"; O(n^2 k) for the median bandwidth and for "bound".
-
-    References
-    ----------
-    D. Widmann, F. Lindsten and D. Zachariah (2019), Calibration tests in multi-class
-    classification: a unifying framework.
 
     Examples
     --------

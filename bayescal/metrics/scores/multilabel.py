@@ -137,11 +137,6 @@ def multilabel_ecce(
     TypeError, ValueError
         If :func:`multilabel_ece` would raise, or for unknown kinds.
 
-    References
-    ----------
-    I. Arrieta-Ibarra, P. Gujral, J. Tannen, M. Tygert and C. Xu (2022), Metrics of calibration for
-    probabilistic predictions.
-
     Examples
     --------
     Errors of 0.25 and 0.5:

@@ -30,6 +30,9 @@ from bayescal.data.weights import are_no_counts, are_ones
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+#: Arrays by their axes.
+ManySums: TypeAlias = 'Float[np.ndarray, "*sets sums cells"]'
+PerDraw: TypeAlias = 'Float[np.ndarray, " draws"]'
 #: Numbers in a block of rows on the host, which fit into the processor's cache.
 _BLOCK = 1 << 16
 #: Numbers in a block that is multiplied by many columns.
@@ -81,9 +84,7 @@ class SumMetric(Metric, ABC):
         """Compute the metric (b,) from many sums (b, rows, cells)."""
         return np.array([self.value(part, np) for part in sums])
 
-    def calibrated(
-        self, sums: Float[np.ndarray, "*sets sums cells"]
-    ) -> Float[np.ndarray, "*sets sums cells"]:
+    def calibrated(self, sums: ManySums) -> ManySums:
         """Replace outcomes in sums (..., rows, cells) by what the predictions expect."""
         raise NotImplementedError(f"{type(self).__name__} does not measure calibration")
 
@@ -179,15 +180,11 @@ class WidthMetric(BinMetric, SumMetric):
     def values(self, sums: Float[np.ndarray, "sets sums cells"]) -> Float[np.ndarray, " sets"]:
         return np.asarray(self.value(sums, np))
 
-    def calibrated(
-        self, sums: Float[np.ndarray, "*sets sums cells"]
-    ) -> Float[np.ndarray, "*sets sums cells"]:
+    def calibrated(self, sums: ManySums) -> ManySums:
         return as_predicted(sums)
 
 
-def as_predicted(
-    sums: Float[np.ndarray, "*sets sums cells"],
-) -> Float[np.ndarray, "*sets sums cells"]:
+def as_predicted(sums: ManySums) -> ManySums:
     """Replace outcomes, the third row of sums over bins, by predictions, the second."""
     return sums[..., [0, 1, 1, *range(3, sums.shape[-2])], :]
 
@@ -203,9 +200,7 @@ class DirectMetric(Metric, ABC):
         """Compute the metric of predictions in blocks, or raise if it needs all rows at once."""
         return data.probs
 
-    def compute_many(
-        self, data: Predictions, factors: Shaped[np.ndarray, "rows draws"]
-    ) -> Float[np.ndarray, " draws"]:
+    def compute_many(self, data: Predictions, factors: Shaped[np.ndarray, "rows draws"]) -> PerDraw:
         """Compute the metric (b,) for factors (n, b) of the weights."""
         values = []
         for factor in factors.T:

@@ -21,7 +21,7 @@ from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_choice, check_count, check_positive
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading, as_rows
 from bayescal.metrics.kernels.distances import lengths, residuals
-from bayescal.metrics.sums import DirectMetric, compute, sum_matrix
+from bayescal.metrics.sums import DirectMetric, PerDraw, compute, sum_matrix
 
 #: Candidate bandwidths, of which the most likely one is chosen.
 _BANDWIDTHS = 2.0 ** np.arange(-10, 1)
@@ -118,9 +118,7 @@ class CanonicalError(DirectMetric):
             sums = jax.ops.segment_sum(weights[:, None] * gaps, cell, len(data.y))
         return lengths(sums, self.distance, xp).sum() / weights.sum()
 
-    def compute_many(
-        self, data: Predictions, factors: Shaped[np.ndarray, "rows draws"]
-    ) -> Float[np.ndarray, " draws"]:
+    def compute_many(self, data: Predictions, factors: Shaped[np.ndarray, "rows draws"]) -> PerDraw:
         weights = factors * data.weights[:, None]
         cell = self._cells(data, np)
         matrix = sum_matrix(cell, None, int(cell.max()) + 1)

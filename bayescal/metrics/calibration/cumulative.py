@@ -24,7 +24,7 @@ from bayescal.data.order.cumulative import (
 from bayescal.data.predictions import Classes, Inputs, Outcomes, Predictions, Reading
 from bayescal.metrics.calibration.ece import KINDS, Kind, make_ece
 from bayescal.metrics.calibration.mass import CellHistogram, OrderedMetric
-from bayescal.metrics.sums import BinMetric, Group, Piece, compute
+from bayescal.metrics.sums import BinMetric, Group, PerDraw, Piece, compute
 
 CumulativeKind = Literal["max", "range"]
 CUMULATIVE_KINDS = "max", "range"
@@ -156,9 +156,7 @@ class CumulativeError(OrderedMetric):
     def compute_in_blocks(self, data: PredictionBlocks) -> float:
         return float(self.combine(excursions_of_blocks(self.split, self.groups, data)))
 
-    def compute_many(
-        self, data: Predictions, factors: Shaped[np.ndarray, "rows draws"]
-    ) -> Float[np.ndarray, " draws"]:
+    def compute_many(self, data: Predictions, factors: Shaped[np.ndarray, "rows draws"]) -> PerDraw:
         weights = factors if data.whole else factors * data.weights[:, None]
         groups = self.numbered(data)
         parts = [excursions_of_many(p, observed, weights[rows]) for p, observed, rows in groups]

@@ -24,6 +24,8 @@ from bayescal.metrics.sums import (
     BinMetric,
     DirectMetric,
     Group,
+    ManySums,
+    PerDraw,
     Piece,
     SumMetric,
     as_predicted,
@@ -81,9 +83,7 @@ class MassMetric(OrderedMetric):
         sums = mass_sums_of_blocks(self.split, self.groups, self.bins, data, self.least)
         return float(self.finish(*sums, np))
 
-    def compute_many(
-        self, data: Predictions, factors: Shaped[np.ndarray, "rows draws"]
-    ) -> Float[np.ndarray, " draws"]:
+    def compute_many(self, data: Predictions, factors: Shaped[np.ndarray, "rows draws"]) -> PerDraw:
         weights = factors if data.whole else factors * data.weights[:, None]
         ratios = np.ones(factors.shape[1])
         if not data.whole:
@@ -136,9 +136,7 @@ class CellHistogram(SumMetric, ABC):
         cells = self.width_cells if self.borders is None else self.borders
         return self.metric.by_cell(data, cells, xp)
 
-    def calibrated(
-        self, sums: Float[np.ndarray, "*sets sums cells"]
-    ) -> Float[np.ndarray, "*sets sums cells"]:
+    def calibrated(self, sums: ManySums) -> ManySums:
         return as_predicted(sums)
 
 

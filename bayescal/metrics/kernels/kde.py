@@ -24,7 +24,7 @@ from bayescal.metrics.kernels.fourier import (
     split_nodes,
     transform,
 )
-from bayescal.metrics.sums import Piece, SumMetric, compute, size_pieces, sizes
+from bayescal.metrics.sums import ManySums, Piece, SumMetric, compute, size_pieces, sizes
 
 #: Minimum standard deviation of a kernel, in cells.
 _MIN_WIDTH = 4
@@ -156,9 +156,7 @@ class DensityError(SumMetric):
     def value(self, sums: Float[Array, "7 nodes"], xp: ModuleType) -> Float[Array, ""]:
         return self._norm(sums, self._factors(sums[2:, 0], xp), xp)
 
-    def calibrated(
-        self, sums: Float[np.ndarray, "*sets 7 nodes"]
-    ) -> Float[np.ndarray, "*sets 7 nodes"]:
+    def calibrated(self, sums: ManySums) -> ManySums:
         result = sums.copy()
         result[..., 1, :] = sums[..., 0, :] * np.arange(GRID + 1) / GRID
         return result

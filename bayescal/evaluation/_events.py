@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.numerics import effective_size, skewed_tail
+from bayescal._core.numerics import effective_size
 from bayescal._core.shapes import Float
 from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.membership import sum_test
@@ -18,6 +18,7 @@ from bayescal.data.weights import are_no_counts, as_counts
 from bayescal.metrics import CalibrationTest, consistency_test, reliability_curve
 from bayescal.metrics.calibration.ece import make_ece
 from bayescal.metrics.sums import SumMetric, collect
+from bayescal.metrics.uncertainty.calibration_tests import skewed_test
 from bayescal.metrics.uncertainty.consistency import Consistency
 
 #: Number of bars of the histograms on top of reliability diagrams.
@@ -236,7 +237,7 @@ def worst_proportion(
         pairs = zip(residuals, variance, strict=True)
         z, p = np.array([sum_test(r, float(v), data.clusters) for r, v in pairs]).T
     else:
-        z, p = _test_sums(excess, variance, third, total)
+        z, p = skewed_test(excess, variance, -third, total, total)
     # Of equal p-values, that of the larger z, and of these the larger error.
     label, k = int(np.lexsort([-np.abs(excess), -np.abs(z), p])[0]), len(p)
     return Proportion(
@@ -251,17 +252,3 @@ def _residuals(data: Predictions, column: int) -> np.ndarray:
     if data.columns is None:
         return data.weights * (data.probs - data.y)
     return data.weights * (data.probs[:, column] - (data.y == column))
-
-
-def _test_sums(
-    excess: np.ndarray, variance: np.ndarray, third: np.ndarray, total: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Compute z and p-values of classes; outcomes have the given third central moments."""
-    # The variance of a class that is certain in all rows is zero up to rounding.
-    certain = variance <= 1e-24 * total
-    error = np.sqrt(np.where(certain, 1, variance))
-    z, skewness = excess / error, -np.sign(excess) * third / error**3
-    p = np.minimum(2 * skewed_tail(np.abs(z), skewness), 1)
-    wrong = np.abs(excess) > 1e-12 * total
-    z = np.where(certain, np.where(wrong, np.copysign(np.inf, excess), 0), z)
-    return z, np.where(certain, ~wrong, p)

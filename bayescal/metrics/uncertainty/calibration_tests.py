@@ -148,18 +148,30 @@ class Spiegelhalter(SumMetric):
         return tuple(Piece(None, value) for value in values)
 
     def value(self, sums: Array, xp: ModuleType) -> Array:
-        excess, spread, mass, squares, _ = sums[:, 0]
-        if spread > 1e-24 * squares:
-            return excess / np.sqrt(spread)
-        return np.where(abs(excess) <= 1e-12 * mass, 0.0, np.copysign(np.inf, excess))
+        return np.asarray(self.test(sums).statistic)
 
     def test(self, sums: Array) -> CalibrationTest:
         """Compute z and its p-value from sums (rows, 1)."""
-        z = float(self.value(sums, np))
-        if z == 0 or math.isinf(z):
-            return CalibrationTest(z, float(z == 0))
-        skewness = np.sign(z) * sums[4, 0] / sums[1, 0] ** 1.5
-        return CalibrationTest(z, min(2 * float(skewed_tail(np.abs(z), skewness)), 1.0))
+        excess, variance, mass, squares, third = sums[:, 0]
+        z, p = skewed_test(excess, variance, third, mass, squares)
+        return CalibrationTest(float(z), float(p))
+
+
+def skewed_test(
+    excess: np.ndarray, variance: np.ndarray, third: np.ndarray, total: float, squares: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute z and p-values of sums with known variances and third central moments.
+
+    The total of weights, and that of their squares, say how large rounding errors are.
+    """
+    # The variance of a sum that is certain in all rows is zero up to rounding.
+    certain = variance <= 1e-24 * squares
+    error = np.sqrt(np.where(certain, 1, variance))
+    z, skewness = excess / error, np.sign(excess) * third / error**3
+    p = np.minimum(2 * skewed_tail(np.abs(z), skewness), 1)
+    wrong = np.abs(excess) > 1e-12 * total
+    z = np.where(certain, np.where(wrong, np.copysign(np.inf, excess), 0), z)
+    return z, np.where(certain, ~wrong, p)
 
 
 @other_words

@@ -14,7 +14,7 @@ import numpy as np
 from bayescal._core.arrays import AnyArray, Array
 from bayescal._core.binning import cut_cells, equal_mass_sums, shift_bound
 from bayescal._core.lazy import jax, jnp
-from bayescal._core.shapes import Bool, Float, Shaped
+from bayescal._core.shapes import Float, Shaped
 from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.order.equal_mass import mass_sums, mass_sums_of_blocks
 from bayescal.data.predictions import Predictions
@@ -31,6 +31,9 @@ from bayescal.metrics.sums import (
     as_predicted,
     size_pieces,
 )
+
+#: Sums over bins of equal mass (3, bins) in one program, which all groups share.
+_device_mass_sums = jax.jit(partial(equal_mass_sums, xp=jnp), static_argnums=3)
 
 
 class OrderedMetric(BinMetric, DirectMetric):
@@ -70,7 +73,8 @@ class MassMetric(OrderedMetric):
         ratio = xp.where(whole, 1, weights.sum() / (weights**2).sum())
         least = self.least(ratio)
         sums_of = mass_sums if xp is np else _device_mass_sums
-        sums = [sums_of(*group, self.bins, whole, least) for group in self.filled(data, xp)]
+        groups = self.filled(data, xp)
+        sums = [sums_of(*group, self.bins, whole, least=least) for group in groups]
         return xp.concatenate(sums, axis=1), ratio
 
     def histogram(self, cells: int = 4096, borders: np.ndarray | None = None) -> CellHistogram:
@@ -92,19 +96,6 @@ class MassMetric(OrderedMetric):
         options = weights, self.bins, data.whole, least
         parts = [mass_sums_many(*group, *options) for group in self.numbered(data)]
         return np.asarray(self.finish(np.concatenate(parts, axis=2), ratios[:, None], np))
-
-
-@partial(jax.jit, static_argnums=3)
-def _device_mass_sums(
-    predicted: Float[jax.Array, " rows"],
-    observed: Float[jax.Array, " rows"],
-    weights: Float[jax.Array, " rows"],
-    bins: int,
-    whole: Bool[jax.Array, ""],
-    least: Float[jax.Array, ""] | None = None,
-) -> Float[jax.Array, "3 bins"]:
-    """Sum over bins of equal mass (3, bins) in one program, which all groups share."""
-    return jnp.asarray(equal_mass_sums(predicted, observed, weights, bins, whole, jnp, least))
 
 
 @dataclass(frozen=True)

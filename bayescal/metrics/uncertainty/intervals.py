@@ -12,9 +12,10 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_choice, check_count, check_level
 from bayescal.data.predictions import Classes, Inputs, Reading
+from bayescal.metrics.registry import reading_for
 from bayescal.metrics.uncertainty.groups import MANY, equal_rows_once, group_sums
 from bayescal.metrics.uncertainty.measured import Interval, prepare
-from bayescal.metrics.uncertainty.measured_blocks import measure_each
+from bayescal.metrics.uncertainty.measured_blocks import measure_models
 from bayescal.metrics.uncertainty.ranking import compare
 from bayescal.metrics.uncertainty.replicates import replicate
 
@@ -198,11 +199,10 @@ def interval(
     """
     level = check_level(level)
     check_choice(method, "method", ("auto", "analytic", "bootstrap"))
-    reading = Reading(classes, inputs)
-    (measured,) = measure_each(
-        metric, [probs], y, weights, options, replicates, seed, reading, groups
-    )
-    return measured.interval(level, method)
+    reading = reading_for((metric, options), Reading(classes, inputs))
+    how = {"": (metric, options)}, y, weights, replicates, seed, reading, groups
+    (model,) = measure_models([(None, probs)], *how)
+    return model.metrics[""].interval(level, method)
 
 
 @other_words
@@ -265,8 +265,7 @@ def difference(
     (-0.642, True)
     """
     level = check_level(level)
-    models, reading = (first, second), Reading(classes, inputs)
-    ours, theirs = measure_each(
-        metric, models, y, weights, options, replicates, seed, reading, groups
-    )
-    return compare(ours, theirs, level)
+    reading = reading_for((metric, options), Reading(classes, inputs))
+    how = {"": (metric, options)}, y, weights, replicates, seed, reading, groups
+    ours, theirs = measure_models([(None, first), (None, second)], *how)
+    return compare(ours.metrics[""], theirs.metrics[""], level)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike, UserData
-from bayescal.data.blocks.predictions import PredictionBlocks
-from bayescal.data.blocks.stream import as_blocks
-from bayescal.data.predictions import PLAIN, Predictions, Reading
+from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions
+from bayescal.data.checks import naming
+from bayescal.data.predictions import Predictions, Reading
 from bayescal.data.rows import Sums
 from bayescal.data.weights import are_no_counts
 from bayescal.metrics.registry import METRICS, find_metric, reading_for
@@ -45,6 +45,9 @@ def measure_blocks(
 
     If there are few rows, a second pass gathers them, and they are measured in memory.
     """
+    for metric, _ in chosen.values():
+        if metric in RANKINGS:
+            raise TypeError(f"probs must be arrays in memory for {metric}, which sorts all rows")
     chosen = {title: find_metric(*choice) for title, choice in chosen.items()}
     metrics: dict[str, Metric] = {}
     sums: dict[str, SumMetric] = {}
@@ -77,45 +80,63 @@ def measure_blocks(
     return BlockMeasurements(measured, test, cases, totals["cut"])
 
 
-def measure_each(
-    metric: str,
-    models: Sequence[UserData],
+class ModelMeasurements(NamedTuple):
+    """Metrics of one model by title, and its predictions; for blocks, their test and number."""
+
+    metrics: dict[str, Measured]
+    data: Predictions | PredictionBlocks
+    test: CalibrationTest | None = None
+    cases: int | None = None
+
+
+def measure_models(
+    models: Iterable[tuple[object, UserData]],
+    chosen: Mapping[str, tuple[str, Mapping[str, object]]],
     y: ArrayLike | None,
     weights: ArrayLike | None,
-    options: Mapping[str, object],
     replicates: int,
     seed: int,
-    reading: Reading = PLAIN,
-    groups: UserData = None,
-) -> list[Measured]:
-    """Measure a metric of several models of the same rows, which may come in blocks."""
-    measured: list[Measured] = []
-    cuts, read = [], []
-    for probs in models:
-        blocks = as_blocks(probs, y, weights)
-        if blocks is None:
-            choice = metric, probs, y, weights, options, replicates, seed, reading, groups
-            measured.append(measure(*choice))
-            continue
-        if metric in RANKINGS:
-            raise TypeError(f"probs must be arrays in memory for {metric}, which sorts all rows")
-        data = PredictionBlocks(blocks, reading_for((metric, options), reading))
+    reading: Reading,
+    groups: UserData,
+) -> Iterator[ModelMeasurements]:
+    """Measure metrics of models of the same rows, which may come in blocks, one after another.
+
+    Models have names, with which errors begin, or None.
+    """
+    cuts: list[np.ndarray] = []
+    read = []
+    # Others than usual are how a log loss that is not clipped reads log odds, and many labels.
+    readings = {title: reading_for(choice, reading) for title, choice in chosen.items()}
+    for name, probs in models:
+        with naming(name):
+            data = as_predictions(probs, y, weights, reading)
         if groups is not None:
-            in_clusters(data, groups, weights)  # raises
-        measurements = measure_blocks({metric: (metric, options)}, data, replicates, seed)
-        cuts.append(measurements.cut)
-        read.append(blocks)
-        measured.append(measurements.metrics[metric])
-    check_cuts(cuts)
+            data = in_clusters(data, groups, weights)
+        if isinstance(data, PredictionBlocks):
+            usual = {title: chosen[title] for title in chosen if readings[title] is reading}
+            measured, test, cases, cut = measure_blocks(usual, data, replicates, seed)
+            for title, other in readings.items():
+                if other is not reading:
+                    part = {title: chosen[title]}, PredictionBlocks(data.blocks, other)
+                    measured |= measure_blocks(*part, replicates, seed).metrics
+            cuts.append(cut)
+            read.append(data.blocks)
+            if not np.array_equal(cuts[0], cut):
+                raise ValueError(
+                    "models must have the same rows cut into the same blocks to be compared"
+                )
+            yield ModelMeasurements({title: measured[title] for title in chosen}, data, test, cases)
+            continue
+        metrics: dict[str, Measured] = {}
+        for title, (metric, options) in chosen.items():
+            rows = data
+            if readings[title] is not reading:
+                rows = as_predictions(probs, y, weights, readings[title])
+                rows = rows._replace(clusters=data.clusters)
+            metrics[title] = measure(metric, rows, y, weights, options, replicates, seed)
+        yield ModelMeasurements(metrics, data)
     for blocks in read:
         blocks.finish()
-    return measured
-
-
-def check_cuts(cuts: Sequence[np.ndarray]) -> None:
-    """Check that the rows of all models are cut into the same blocks."""
-    if any(not np.array_equal(cuts[0], cut) for cut in cuts):
-        raise ValueError("models must have the same rows cut into the same blocks to be compared")
 
 
 def _sums_by_group(

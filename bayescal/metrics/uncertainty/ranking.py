@@ -8,12 +8,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike, UserData
+from bayescal._core.arrays import ArrayLike
 from bayescal.data.blocks.predictions import as_predictions
-from bayescal.data.predictions import PLAIN, Predictions, Reading
+from bayescal.data.predictions import Predictions
 from bayescal.metrics.registry import find_metric
 from bayescal.metrics.scores.ranking import RANKINGS, rank
-from bayescal.metrics.uncertainty.groups import in_clusters
 from bayescal.metrics.uncertainty.measured import Interval, MeasuredMetric, ends_if_equal, prepare
 
 #: Rows of a class below which there is no interval but the whole range.
@@ -120,19 +119,12 @@ def measure(
     options: Mapping[str, object],
     replicates: int,
     seed: int,
-    reading: Reading = PLAIN,
-    groups: UserData = None,
 ) -> Measured:
-    """Measure a metric, or a score of a ranking, of rows in memory.
-
-    For a metric, equal rows of a cluster count once if the rows of every cluster are equal.
-    """
+    """Measure a metric, or a score of a ranking, of rows in memory."""
     if isinstance(metric, str) and metric in RANKINGS:
         if options:
             raise TypeError(f"{metric} has no options, got {next(iter(options))!r}")
-        data = as_predictions(probs, y, weights, reading)
-        data = data if groups is None else in_clusters(data, groups, weights)
-        return MeasuredRanking(metric, data)
+        return MeasuredRanking(metric, as_predictions(probs, y, weights))
     metric, options = find_metric(metric, options)
-    data, metric_object = prepare(metric, probs, y, weights, options, reading, groups)
+    data, metric_object = prepare(metric, probs, y, weights, options)
     return MeasuredMetric(metric, metric_object, data, replicates, seed)

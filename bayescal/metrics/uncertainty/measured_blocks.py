@@ -26,13 +26,17 @@ from bayescal.metrics.uncertainty.ranking import Measured, measure
 _ROWS = 1 << 40
 
 
-class BlockMeasurements(NamedTuple):
-    """Metrics by name, Spiegelhalter's test, number of rows, and fingerprint of the blocks."""
+class ModelMeasurements(NamedTuple):
+    """Metrics of one model by title, and its predictions.
+
+    Of blocks also Spiegelhalter's test, the number of rows, and a fingerprint of their division.
+    """
 
     metrics: dict[str, Measured]
-    test: CalibrationTest
-    cases: int
-    cut: np.ndarray
+    data: Predictions | PredictionBlocks
+    test: CalibrationTest | None = None
+    cases: int | None = None
+    cut: np.ndarray = np.empty(0)
 
 
 def measure_blocks(
@@ -40,7 +44,7 @@ def measure_blocks(
     data: PredictionBlocks,
     replicates: int,
     seed: int,
-) -> BlockMeasurements:
+) -> ModelMeasurements:
     """Measure metrics in one pass; bins of equal mass take two more passes.
 
     If there are few rows, a second pass gathers them, and they are measured in memory.
@@ -69,7 +73,7 @@ def measure_blocks(
         rows = data.gather()
         for title, (name, options) in chosen.items():
             measured[title] = measure(name, rows, rows.y, rows.weights, options, replicates, seed)
-        return BlockMeasurements(measured, test, cases, totals["cut"])
+        return ModelMeasurements(measured, data, test, cases, totals["cut"])
     for title, metric in sums.items():
         grouped_sums = GroupedSums(metric, totals[f"of {title}"], totals["sizes"], whole, seed)
         direct = metrics[title]
@@ -77,16 +81,7 @@ def measure_blocks(
         measured[title] = MeasuredMetric(
             chosen[title][0], metric, grouped_sums, replicates, value=exact
         )
-    return BlockMeasurements(measured, test, cases, totals["cut"])
-
-
-class ModelMeasurements(NamedTuple):
-    """Metrics of one model by title, and its predictions; for blocks, their test and number."""
-
-    metrics: dict[str, Measured]
-    data: Predictions | PredictionBlocks
-    test: CalibrationTest | None = None
-    cases: int | None = None
+    return ModelMeasurements(measured, data, test, cases, totals["cut"])
 
 
 def measure_models(
@@ -103,8 +98,8 @@ def measure_models(
 
     Models have names, with which errors begin, or None.
     """
-    cuts: list[np.ndarray] = []
-    read = []
+    read: list[PredictionBlocks] = []
+    first = None
     # Others than usual are how a log loss that is not clipped reads log odds, and many labels.
     readings = {title: reading_for(choice, reading) for title, choice in chosen.items()}
     for name, probs in models:
@@ -114,18 +109,18 @@ def measure_models(
             data = in_clusters(data, groups, weights)
         if isinstance(data, PredictionBlocks):
             usual = {title: chosen[title] for title in chosen if readings[title] is reading}
-            measured, test, cases, cut = measure_blocks(usual, data, replicates, seed)
+            model = measure_blocks(usual, data, replicates, seed)
             for title, other in readings.items():
                 if other is not reading:
                     part = {title: chosen[title]}, PredictionBlocks(data.blocks, other)
-                    measured |= measure_blocks(*part, replicates, seed).metrics
-            cuts.append(cut)
-            read.append(data.blocks)
-            if not np.array_equal(cuts[0], cut):
+                    model.metrics.update(measure_blocks(*part, replicates, seed).metrics)
+            read.append(data)
+            first = model.cut if first is None else first
+            if not np.array_equal(first, model.cut):
                 raise ValueError(
                     "models must have the same rows cut into the same blocks to be compared"
                 )
-            yield ModelMeasurements({title: measured[title] for title in chosen}, data, test, cases)
+            yield model._replace(metrics={title: model.metrics[title] for title in chosen})
             continue
         metrics: dict[str, Measured] = {}
         for title, (metric, options) in chosen.items():
@@ -135,8 +130,8 @@ def measure_models(
                 rows = rows._replace(clusters=data.clusters)
             metrics[title] = measure(metric, rows, y, weights, options, replicates, seed)
         yield ModelMeasurements(metrics, data)
-    for blocks in read:
-        blocks.finish()
+    for data in read:
+        data.blocks.finish()
 
 
 def _sums_by_group(

@@ -210,7 +210,7 @@ def canonical_kde_ece(
     if bandwidth is not None:
         widths = np.array([check_positive(bandwidth, "bandwidth")])
     with float64():
-        data = _Rows(*map(jnp.asarray, (rows, checked.y, row_weights, self_weights)))
+        data = _SimplexRows(*map(jnp.asarray, (rows, checked.y, row_weights, self_weights)))
         if bandwidth is None:
             likelihood = np.asarray(_log_densities(data, jnp.asarray(widths)))
             widths = widths[[np.argmax(row_weights @ likelihood)]]
@@ -218,7 +218,7 @@ def canonical_kde_ece(
     return float(np.average(lengths(frequencies - rows, distance, np), weights=row_weights))
 
 
-class _Rows(NamedTuple):
+class _SimplexRows(NamedTuple):
     """Rows with their labels, their weights, and the weights of each in its own estimate."""
 
     probs: Float[jax.Array, "rows classes"]
@@ -229,14 +229,16 @@ class _Rows(NamedTuple):
 
 @jax.jit
 def _log_densities(
-    rows: _Rows, widths: Float[jax.Array, " candidates"]
+    rows: _SimplexRows, widths: Float[jax.Array, " candidates"]
 ) -> Float[jax.Array, "rows candidates"]:
     """Compute leave-one-out estimates of the log densities of rows, up to a constant."""
     return _map_rows(rows, widths, lambda scores: jax.nn.logsumexp(scores, axis=1))
 
 
 @jax.jit
-def _averages(rows: _Rows, widths: Float[jax.Array, " 1"]) -> Float[jax.Array, "rows classes"]:
+def _averages(
+    rows: _SimplexRows, widths: Float[jax.Array, " 1"]
+) -> Float[jax.Array, "rows classes"]:
     """Compute the frequencies of outcomes around each row, for one bandwidth."""
 
     def average(scores: jax.Array) -> jax.Array:
@@ -247,7 +249,9 @@ def _averages(rows: _Rows, widths: Float[jax.Array, " 1"]) -> Float[jax.Array, "
 
 
 def _map_rows(
-    rows: _Rows, widths: Float[jax.Array, " candidates"], function: Callable[[jax.Array], jax.Array]
+    rows: _SimplexRows,
+    widths: Float[jax.Array, " candidates"],
+    function: Callable[[jax.Array], jax.Array],
 ) -> Float[jax.Array, "rows columns"]:
     """Apply a function to the log weights (g, n) that kernels around each row give all rows."""
     probs, _, weights, self_weights = rows

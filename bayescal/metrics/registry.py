@@ -146,17 +146,12 @@ def find_metric(
 def reading_for(choice: tuple[str, Mapping[str, object]], reading: Reading) -> Reading:
     """Return how predictions are read for a metric with these options."""
     name, options = choice
-    if not isinstance(name, str):  # refused where the metric is made
-        return reading
+    if not isinstance(name, str):
+        find_metric(name)  # raises
     name = OTHER_NAMES.get(name, (name,))[0]
     if name == "log_loss":
         return for_log_loss(reading, options.get("eps"))
-    multilabel = (
-        isinstance(name, str)
-        and name in METRICS
-        and METRICS[name].multilabel
-        and not reading.multilabel
-    )
+    multilabel = name in METRICS and METRICS[name].multilabel and not reading.multilabel
     return replace(reading, multilabel=True) if multilabel else reading
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike
@@ -11,6 +13,13 @@ from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
 
 #: Rows from which reports omit rankings by default: sorting takes longer than the rest.
 _MANY_ROWS = 100_000
+
+
+class Ranked(NamedTuple):
+    """A score, and its derivatives (n,) with respect to the weights of rows."""
+
+    value: float
+    influence: np.ndarray
 
 
 @ignoring_underflow
@@ -58,7 +67,7 @@ def roc_auc(
     >>> roc_auc([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
     0.75
     """
-    return rank("roc_auc", as_predictions(probs, y, weights, Reading(classes, inputs)))[0]
+    return rank("roc_auc", as_predictions(probs, y, weights, Reading(classes, inputs))).value
 
 
 @ignoring_underflow
@@ -98,11 +107,11 @@ def average_precision(
     0.83...
     """
     reading = Reading(classes, inputs)
-    return rank("average_precision", as_predictions(probs, y, weights, reading))[0]
+    return rank("average_precision", as_predictions(probs, y, weights, reading)).value
 
 
-def rank(name: str, data: Predictions) -> tuple[float, np.ndarray]:
-    """Compute a score of a ranking, and its derivatives (n,) with respect to weights of rows."""
+def rank(name: str, data: Predictions) -> Ranked:
+    """Compute a score of a ranking with the derivatives of its value."""
     if not isinstance(data, Predictions):
         raise TypeError(f"probs must be arrays in memory for {name}, which sorts all rows")
     if data.columns is not None:
@@ -116,7 +125,7 @@ def rank(name: str, data: Predictions) -> tuple[float, np.ndarray]:
     cell, happened = np.unique(probs, return_inverse=True)[1], y == 1
     ones, zeros = (np.bincount(cell, data.weights * part) for part in (happened, ~happened))
     value, of_one, of_zero = RANKINGS[name](ones, zeros)
-    return float(value), np.where(happened, of_one[cell], of_zero[cell])
+    return Ranked(float(value), np.where(happened, of_one[cell], of_zero[cell]))
 
 
 def can_rank(data: object) -> bool:

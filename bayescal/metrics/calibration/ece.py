@@ -361,14 +361,14 @@ def find_events(data: Predictions, kind: str, ranks: int, xp: ModuleType) -> Eve
     probs, y = data.probs, data.y
     if kind == "binary":
         predicted = probs if probs.ndim == 1 else probs[:, 1]
-        return Events(predicted, None, y == 1, xp.zeros_like(y))
+        return Events(predicted, None, y == 1, xp.broadcast_to(0, y.shape))
     probs = as_rows(probs, xp)
     if kind == "classwise":
         return Events(probs, None, xp.ones(y.shape, bool), y)
     if ranks == 1:
         confidence, label = largest(probs, xp)
         by_label = label if kind in _BY_LABEL else None
-        return Events(confidence, by_label, label == y, xp.zeros_like(y))
+        return Events(confidence, by_label, label == y, xp.broadcast_to(0, y.shape))
     order = xp.argsort(-probs, axis=1, stable=True)[:, :ranks]
     hit = order == y[:, None]
     predicted = xp.take_along_axis(probs, order, axis=1)

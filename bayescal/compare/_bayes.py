@@ -168,8 +168,16 @@ def bayesian_signed_rank_matrix(
     ----------
     scores : array of shape (n, k), or mapping from names to arrays of shape (n,)
         One row for each data set, one column for each method.
-    margin, prior_strength, draws, seed, lower_is_better : optional
-        As for :func:`bayesian_signed_rank`.
+    margin : float, default 0
+        Differences up to this, in the unit of the scores, are practically equal.
+    prior_strength : float, default 0.5
+        Weight of the pseudo-observation at zero; a data set has weight 1.
+    draws : int, default 20000
+        Number of Monte Carlo draws.
+    seed : int, default 0
+        Seed; the same seed gives the same draws.
+    lower_is_better : bool, default True
+        Whether a lower score is better.
 
     Returns
     -------
@@ -185,6 +193,11 @@ def bayesian_signed_rank_matrix(
     --------
     bayesian_signed_rank : Two methods; its docstring explains the model.
     compare : All statistics of a table.
+
+    References
+    ----------
+    A. Benavoli, G. Corani, F. Mangili, M. Zaffalon and F. Ruggeri (2014), A Bayesian Wilcoxon
+    signed-rank test based on the Dirichlet process.
 
     Examples
     --------

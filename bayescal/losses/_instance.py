@@ -109,14 +109,21 @@ def instance_cross_entropy(
     ----------
     logits : array of shape (..., k)
         Outputs of the network being trained, before the softmax, floating-point.
-    labels, weights, mask, reduction
-        Labels (...), weights (...) and mask (...) of the rows, and "mean", "sum" or "none", as for
-        :func:`cross_entropy`.
+    labels : array of shape (...)
+        Integers in {0, ..., k - 1}.
     teacher_logits : array of shape (..., k)
         Outputs of a network trained without smoothing, treated as constants: no gradient flows
         into them.
-    smoothing, offset
-        As for :func:`instance_targets`.
+    smoothing : float or scalar array
+        Largest amount by which a label moves, in [0, 1). May be traced.
+    offset : float or scalar array, default 0
+        Added to the teacher's shifted logits; not negative. May be traced.
+    weights : array of shape (...), optional
+        Non-negative weights of the rows; see :func:`cross_entropy`.
+    mask : array of shape (...), optional
+        False for rows to leave out; see :func:`cross_entropy`.
+    reduction : {"mean", "sum", "none"}
+        Weighted mean, sum, or losses of all rows; see :func:`cross_entropy`.
 
     Returns
     -------
@@ -132,6 +139,10 @@ def instance_cross_entropy(
     --------
     smoothed_cross_entropy : Smoothing by a constant.
     distillation : Cross-entropy with the teacher's probabilities.
+
+    References
+    ----------
+    M. Maher (2020), Instance-based label smoothing for better classifier calibration, section 6.2.
 
     Examples
     --------
@@ -168,8 +179,10 @@ def with_instance_targets(
         The inputs of a batch, and its labels (n,), integers in {0, ..., k - 1}. Read lazily.
     teacher : callable
         Called with the inputs of a batch; returns logits of shape (n, k).
-    smoothing, offset
-        As for :func:`instance_targets`.
+    smoothing : float or scalar array
+        Largest amount by which a label moves, in [0, 1).
+    offset : float or scalar array, default 0
+        Added to the teacher's shifted logits; not negative.
 
     Returns
     -------
@@ -185,6 +198,10 @@ def with_instance_targets(
     See Also
     --------
     instance_targets : The targets of one batch.
+
+    References
+    ----------
+    M. Maher (2020), Instance-based label smoothing for better classifier calibration, section 6.2.
 
     Examples
     --------

@@ -113,11 +113,18 @@ def smoothed_cross_entropy(
 
     Parameters
     ----------
-    logits, labels, weights, mask, reduction
-        Logits (..., k), labels (...), weights (...) and mask (...) of the rows, and "mean", "sum"
-        or "none", as for :func:`cross_entropy`.
+    logits : array of shape (..., k)
+        Outputs before the softmax, floating-point.
+    labels : array of shape (...)
+        Integers in {0, ..., k - 1}.
     smoothing : float or scalar array
         Smoothing factor in [0, 1). May be traced, and thus mapped over.
+    weights : array of shape (...), optional
+        Non-negative weights of the rows; see :func:`cross_entropy`.
+    mask : array of shape (...), optional
+        False for rows to leave out; see :func:`cross_entropy`.
+    reduction : {"mean", "sum", "none"}
+        Weighted mean, sum, or losses of all rows; see :func:`cross_entropy`.
 
     Returns
     -------
@@ -177,11 +184,18 @@ def confidence_penalty(
 
     Parameters
     ----------
-    logits, targets, weights, mask, reduction
-        Logits (..., k), labels (...) or soft targets (..., k), weights (...) and mask (...) of the
-        rows, and "mean", "sum" or "none", as for :func:`cross_entropy`.
+    logits : array of shape (..., k)
+        Outputs before the softmax, floating-point.
+    targets : array of shape (...) or (..., k)
+        Integer labels or soft targets, as in :func:`cross_entropy`.
     strength : float or scalar array, default 0.1
         Weight of the entropy, not negative; 0 is cross-entropy. May be traced.
+    weights : array of shape (...), optional
+        Non-negative weights of the rows; see :func:`cross_entropy`.
+    mask : array of shape (...), optional
+        False for rows to leave out; see :func:`cross_entropy`.
+    reduction : {"mean", "sum", "none"}
+        Weighted mean, sum, or losses of all rows; see :func:`cross_entropy`.
 
     Returns
     -------
@@ -244,15 +258,20 @@ def distillation(
     ----------
     logits : array of shape (..., k)
         Outputs of the student before the softmax, floating-point.
-    targets, weights, mask, reduction
-        Labels (...) or soft targets (..., k), weights (...) and mask (...) of the rows, and "mean",
-        "sum" or "none", as for :func:`cross_entropy`.
+    targets : array of shape (...) or (..., k)
+        Integer labels or soft targets, as in :func:`cross_entropy`.
     teacher_logits : array of shape (..., k)
         Outputs of the teacher, floating-point, treated as constants: no gradient flows into them.
     temperature : float or scalar array, default 2
         Positive number by which both logits are divided. May be traced.
     share : float or scalar array, default 0.5
         Weight of the teacher in [0, 1]. May be traced.
+    weights : array of shape (...), optional
+        Non-negative weights of the rows; see :func:`cross_entropy`.
+    mask : array of shape (...), optional
+        False for rows to leave out; see :func:`cross_entropy`.
+    reduction : {"mean", "sum", "none"}
+        Weighted mean, sum, or losses of all rows; see :func:`cross_entropy`.
 
     Returns
     -------
@@ -309,9 +328,16 @@ def brier(
 
     Parameters
     ----------
-    logits, targets, weights, mask, reduction
-        Logits (..., k), labels (...) or soft targets (..., k), weights (...) and mask (...) of the
-        rows, and "mean", "sum" or "none", as for :func:`cross_entropy`.
+    logits : array of shape (..., k)
+        Outputs z before the softmax, floating-point.
+    targets : array of shape (...) or (..., k)
+        Integer labels or soft targets t, as in :func:`cross_entropy`.
+    weights : array of shape (...), optional
+        Non-negative weights of the rows; see :func:`cross_entropy`.
+    mask : array of shape (...), optional
+        False for rows to leave out; see :func:`cross_entropy`.
+    reduction : {"mean", "sum", "none"}
+        Weighted mean, sum, or losses of all rows; see :func:`cross_entropy`.
 
     Returns
     -------
@@ -361,11 +387,18 @@ def focal(
 
     Parameters
     ----------
-    logits, labels, weights, mask, reduction
-        Logits (..., k), labels (...), weights (...) and mask (...) of the rows, and "mean", "sum"
-        or "none", as for :func:`cross_entropy`.
+    logits : array of shape (..., k)
+        Outputs before the softmax, floating-point.
+    labels : array of shape (...)
+        Integers in {0, ..., k - 1}.
     gamma : float or scalar array, default 2
         Exponent, not negative; 0 is cross-entropy. May be traced.
+    weights : array of shape (...), optional
+        Non-negative weights of the rows; see :func:`cross_entropy`.
+    mask : array of shape (...), optional
+        False for rows to leave out; see :func:`cross_entropy`.
+    reduction : {"mean", "sum", "none"}
+        Weighted mean, sum, or losses of all rows; see :func:`cross_entropy`.
 
     Returns
     -------

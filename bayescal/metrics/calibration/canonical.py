@@ -165,8 +165,10 @@ def canonical_kde_ece(
 
     Parameters
     ----------
-    probs, y, classes, inputs
-        Probabilities (n,) or (n, k), labels (n,), and how they are read, as for :func:`log_loss`.
+    probs : array of shape (n,) or (n, k)
+        P(y = 1) for two classes, or class probabilities in rows.
+    y : array of shape (n,)
+        Labels 0, ..., k - 1, or any other values (see ``classes``).
     bandwidth : float, optional
         h. By default the power of two from 1 / 1024 to 1 with the largest leave-one-out likelihood
         of the predictions.
@@ -175,6 +177,8 @@ def canonical_kde_ece(
     weights : array of shape (n,), optional
         Non-negative row weights. Integers are counts: each repetition is left out of its
         estimate; with other weights, the whole row is left out.
+    classes, inputs : optional
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

@@ -60,9 +60,10 @@ def ecce(
 
     Parameters
     ----------
-    probs, y, weights, classes, inputs, outcomes
-        Probabilities (n,) or (n, k), or Blocks, labels (n,), row weights (n,), and how they are
-        read, as for :func:`log_loss`.
+    probs : array of shape (n,) or (n, k), or Blocks
+        P(y = 1) for two classes, or class probabilities in rows.
+    y : array of shape (n,) or (n, k)
+        Labels 0, ..., k - 1, or any other values (see ``classes``); or one-hot rows.
     kind : {"max", "range"}
         See above.
     events : str, optional
@@ -71,6 +72,12 @@ def ecce(
         over predicted classes, each with a separate sum C.
     k : int, optional
         Number of ranks for the events that begin with "top_k"; by default 5, or all if fewer.
+    weights : array of shape (n,), optional
+        Non-negative row weights; a weight of 2 equals the row twice.
+    classes, inputs : optional
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
+    outcomes : {"labels", "fractional"}
+        Whether ``y`` holds labels or proportions of outcomes, as in :func:`log_loss`.
 
     Returns
     -------

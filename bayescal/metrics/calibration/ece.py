@@ -99,8 +99,10 @@ def reliability_curve(
         How to treat equal predictions across a border of bins of equal mass. "shared" divides them
         between the bins. "together" keeps them in one bin, whose border moves to their nearer end;
         ``weight`` is then the number of independent rows in a bin, which bands need.
-    weights, classes, inputs : optional
-        Row weights (n,), and how arrays are read, as for :func:`log_loss`.
+    weights : array of shape (n,), optional
+        Non-negative row weights.
+    classes, inputs : optional
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------
@@ -186,8 +188,12 @@ def ece(
         Number of ranks for the kinds that begin with "top_k"; by default 5, or all if fewer.
     norm : float, default 1
         Order of the norm over bins, at least 1; ``math.inf`` gives the maximum calibration error.
-    weights, classes, inputs, outcomes : optional
-        Row weights (n,), and how arrays are read, as for :func:`log_loss`.
+    weights : array of shape (n,), optional
+        Non-negative row weights.
+    classes, inputs : optional
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
+    outcomes : {"labels", "fractional"}
+        Whether ``y`` contains labels or fractional outcomes, as in :func:`log_loss`.
 
     Returns
     -------

@@ -55,8 +55,10 @@ def skce(
 
     Parameters
     ----------
-    probs, y, classes, inputs
-        Probabilities (n,) or (n, k), labels (n,), and how they are read, as for :func:`log_loss`.
+    probs : array of shape (n,) or (n, k)
+        P(y = 1) for two classes, or class probabilities in rows.
+    y : array of shape (n,)
+        Labels 0, ..., k - 1, or any other values (see ``classes``).
     estimator : {"unbiased", "linear", "biased"}
         See above.
     kernel : {"exponential", "gaussian"}
@@ -70,6 +72,8 @@ def skce(
         Non-negative row weights. Integers are counts, and repeated rows form pairs. Other weights
         are proportions, and a row forms no pair with itself. For "linear" the weight of a pair is
         the product, and integers are not repetitions.
+    classes, inputs : optional
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

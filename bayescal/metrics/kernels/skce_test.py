@@ -45,7 +45,7 @@ def skce_test(
 ) -> CalibrationTest:
     r"""Test the calibration of probability vectors by the squared kernel calibration error.
 
-    With h, the estimators and the source as in :func:`skce`, and t the estimate from n rows:
+    With h and the estimators as in :func:`skce`, and t the estimate from n rows:
 
     - "simulated": the proportion of sets of labels, drawn from the predictions, whose t is as
       large. The data count as a set: the p-value is exact for any number of rows and events.
@@ -62,14 +62,15 @@ def skce_test(
 
     Parameters
     ----------
-    probs, y, classes, inputs
-        Probabilities (n,) or (n, k), labels (n,), and how they are read, as for :func:`log_loss`.
+    probs : array of shape (n,) or (n, k)
+        P(y = 1) for two classes, or class probabilities in rows.
+    y : array of shape (n,)
+        Labels 0, ..., k - 1, or any other values (see ``classes``).
     estimator : {"unbiased", "linear", "biased"}
         See :func:`skce`; "biased" not with "asymptotic". "linear" is fast and has little power.
     method : {"simulated", "asymptotic", "bound"}
         See above. The asymptotic distributions fail for rare events, because the data without an
-        event do not show their variance: with 50 calibrated rows and 0.1 expected events, 91 % of
-        p-values were below 0.05.
+        event do not show their variance.
     kernel, distance, bandwidth
         As for :func:`skce`.
     resamples : int
@@ -78,6 +79,8 @@ def skce_test(
     weights : array of shape (n,), optional
         Non-negative row weights, not for "bound" and not for "asymptotic" with "linear". Integers
         are counts, equal to repeating rows, except for "linear".
+    classes, inputs : optional
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------
@@ -93,6 +96,14 @@ def skce_test(
     -----
     O(n^2 k resamples) time for "simulated", and O(n k resamples) if "linear"; O(n^2 (k +
     resamples)) for "asymptotic"; O(n^2 k) for the median bandwidth and for "bound".
+
+    With 50 calibrated rows and 0.1 expected events, 91 % of asymptotic p-values were below 0.05,
+    and 44 to 47 % with 200 rows and one expected event.
+
+    References
+    ----------
+    D. Widmann, F. Lindsten and D. Zachariah (2019), Calibration tests in multi-class
+    classification: a unifying framework.
 
     Examples
     --------

@@ -65,14 +65,19 @@ def smooth_ece(
 
     Parameters
     ----------
-    probs, y, weights, classes, inputs
-        Probabilities (n,) or (n, k), or Blocks, labels (n,), row weights (n,), and how they are
-        read, as for :func:`log_loss`.
+    probs : array of shape (n,) or (n, k), or Blocks
+        P(y = 1) for two classes, or class probabilities in rows.
+    y : array of shape (n,)
+        Labels 0, ..., k - 1, or any other values (see ``classes``).
     kind : {"binary", "confidence"}, optional
         What is predicted: P(y = 1), or the largest probability. By default "binary" for two
         classes and "confidence" for more.
     bandwidth : float, optional
         Standard deviation of the kernel, positive; by default the value of the error.
+    weights : array of shape (n,), optional
+        Non-negative row weights; only their ratios matter.
+    classes, inputs : optional
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

@@ -166,8 +166,10 @@ def best_threshold(
         P(y = 1), or rows of two probabilities, to compare with the best threshold on these data.
     y : array of shape (n,), optional
         Labels: 0 and 1, or any others (``classes``).
-    weights, classes, inputs : optional
-        Row weights (n,), and how arrays are read, as for :func:`log_loss`.
+    weights : array of shape (n,), optional
+        Non-negative row weights; only their ratios matter.
+    classes, inputs : optional
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------
@@ -266,8 +268,10 @@ def loss_gap(
         Number of losses to draw, and of decisions of each, if ``losses`` is not given.
     seed : int, default 0
         Seed of the draws, for ``numpy.random.default_rng``.
-    weights, classes, inputs : optional
-        Row weights (n,), and how arrays are read, as for :func:`log_loss`.
+    weights : array of shape (n,), optional
+        Non-negative row weights; only their ratios matter.
+    classes, inputs : optional
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

@@ -127,9 +127,16 @@ def brier_score(
 
     Parameters
     ----------
-    probs, y, weights, classes, inputs, outcomes
-        Probabilities (n,) or (n, k), or Blocks, labels (n,) or one-hot rows (n, k), row weights
-        (n,), and how they are read, as for :func:`log_loss`.
+    probs : array of shape (n,) or (n, k), or Blocks
+        P(y = 1) for two classes, or class probabilities in rows.
+    y : array of shape (n,) or (n, k)
+        Labels 0, ..., k - 1, or any other values (see ``classes``); or one-hot rows.
+    weights : array of shape (n,), optional
+        Non-negative row weights; only their ratios matter.
+    classes, inputs : optional
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
+    outcomes : {"labels", "fractional"}
+        Whether ``y`` holds labels or proportions of outcomes, as in :func:`log_loss`.
 
     Returns
     -------
@@ -180,9 +187,14 @@ def accuracy(
 
     Parameters
     ----------
-    probs, y, weights, classes, inputs
-        Probabilities (n,) or (n, k), or Blocks, labels (n,), row weights (n,), and how they are
-        read, as for :func:`log_loss`.
+    probs : array of shape (n,) or (n, k), or Blocks
+        P(y = 1) for two classes, or class probabilities in rows.
+    y : array of shape (n,)
+        Labels 0, ..., k - 1, or any other values (see ``classes``).
+    weights : array of shape (n,), optional
+        Non-negative row weights; only their ratios matter.
+    classes, inputs : optional
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

@@ -44,8 +44,10 @@ def roc_auc(
         P(y = 1), or rows of two probabilities.
     y : array of shape (n,)
         Labels: 0 and 1, or any others (``classes``). Both classes must occur.
-    weights, classes, inputs : optional
-        Row weights (n,), and how arrays are read, as for :func:`log_loss`.
+    weights : array of shape (n,), optional
+        Non-negative row weights; only their ratios matter.
+    classes, inputs : optional
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

@@ -55,8 +55,10 @@ def true_calibration_error(
         root. By default "binary" for two classes and "confidence" for more.
     norm : float, default 1
         q above, at least 1; ``math.inf`` gives the largest distance.
-    weights, classes, inputs : optional
-        Row weights (n,), and how arrays are read, as for :func:`log_loss`.
+    weights : array of shape (n,), optional
+        Non-negative row weights; only their ratios matter.
+    classes, inputs : optional
+        The names of columns, and what ``probs`` are, as in :func:`log_loss`.
 
     Returns
     -------

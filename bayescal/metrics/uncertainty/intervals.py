@@ -45,8 +45,15 @@ def bootstrap(
         Inputs of the metric.
     replicates : int
     seed : int
-    weights, groups, classes, inputs, **options : optional
-        As for :func:`interval`; with ``groups``, whole clusters are resampled.
+    weights : array of shape (n,), optional
+        Non-negative row weights. Integers are counts, equal to repeating rows.
+    groups : array of shape (n,), optional
+        Cluster label of each row, of any hashable kind. Rows of one cluster may be dependent, such
+        as several days of one patient. Whole clusters are resampled.
+    classes, inputs : optional
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
+    **options
+        Options of the metric.
 
     Returns
     -------
@@ -67,7 +74,9 @@ def bootstrap(
     With 100,000 rows or more, groups are resampled instead, except for "skce" and "canonical_ece".
     A hash of its number assigns each row to one of up to 1,024 groups, and one pass over the data
     computes the sums of groups. This adds an error of 2 % to standard deviations, and up to 9 % for
-    kernel errors. Bins of equal mass are then cut from 32 cells each.
+    kernel errors, which have fewer groups (128 and 64). Bins of equal mass are then cut from 32
+    cells each. Integer weights up to 16 are divided among groups one by one, and larger ones in
+    parts that leave variances unchanged.
 
     References
     ----------
@@ -233,9 +242,20 @@ def difference(
         split in the same way.
     y : array
         Labels, as for the metric.
-    level, replicates, seed, weights, groups, classes, inputs, **options : optional
-        As for :func:`interval`. Both models are resampled by the same rows, and means over rows
-        need no bootstrap.
+    level : float
+        Nominal coverage of the interval, in (0, 1).
+    replicates, seed : int
+        Number of bootstrap resamples, which draw the same rows for both models, and their seed.
+        Means over rows need no bootstrap.
+    weights : array of shape (n,), optional
+        Non-negative row weights. Integers are counts, equal to repeating rows.
+    groups : array of shape (n,), optional
+        Cluster label of each row, of any hashable kind. Rows of one cluster may be dependent, such
+        as several days of one patient. Whole clusters are resampled.
+    classes, inputs : optional
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
+    **options
+        Options of the metric.
 
     Returns
     -------
@@ -251,10 +271,12 @@ def difference(
     -----
     For means over rows, the interval is the analytic one of :func:`interval`. For errors it extends
     from the least to the largest :math:`g_1(e_1) - g_2(e_2)` for e in the ellipse of radius t of
-    the replicates' covariance. The p-value is the level of the interval that ends at zero.
-    ``groups`` affect both as in :func:`interval`. In simulations, 90 % intervals cover the true
-    difference in 85 % or more with 30 or 100 rows, and 8 % or fewer of true null hypotheses have a
-    p-value of 0.05 or less.
+    the replicates' covariance. The p-value is the level of the interval that ends at zero. In
+    simulations, 90 % intervals cover the true difference in 85 % or more with 30 or 100 rows (72 %
+    for "debiased_ece"), and in 69 % or more with ten. 8 % or fewer of true null hypotheses have a
+    p-value of 0.05 or less, and 5 % or fewer for "ece". ``groups`` affect both as in
+    :func:`interval`: with 10, 30 and 200 clusters, 4 to 5 % of true null hypotheses have a p-value
+    of 0.05 or less for means, and 1 % for errors.
 
     Examples
     --------

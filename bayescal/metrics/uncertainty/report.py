@@ -165,9 +165,17 @@ def report(
         log loss, Brier score, accuracy, and the calibration error, plain and debiased; for several
         classes also its mean over classes; for two classes and fewer than 100,000 rows in memory
         also ROC AUC and average precision, which measure the ranking.
-    level, replicates, seed, weights, groups, classes, inputs : optional
-        As for :func:`interval`. With ``groups``, the "RMS calibration error" is "ece" with norm 2
-        and bins of equal mass.
+    level : float
+        Nominal coverage of the confidence intervals, in (0, 1).
+    replicates, seed : int
+        Number of bootstrap resamples, and their seed.
+    weights : array of shape (n,), optional
+        Non-negative row weights.
+    groups : array of shape (n,), optional
+        Labels of clusters, of any hashable kind, as in :func:`interval`: rows with equal labels may
+        be dependent. The "RMS calibration error" is then "ece" with norm 2 and bins of equal mass.
+    classes, inputs : optional
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
     title : str, optional
         Title of the table.
 

@@ -25,7 +25,8 @@ import numpy as np
 from bayescal.metrics.uncertainty import calibration_tests as _significance
 from bayescal.metrics.uncertainty import measured as _measured
 from bayescal.metrics.uncertainty.groups import group_sums
-from bayescal.metrics.uncertainty.measured import MeasuredMetric, measure
+from bayescal.metrics.uncertainty.measured import MeasuredMetric
+from bayescal.metrics.uncertainty.ranking import measure
 from benchmarks.provenance import read, write
 
 METRICS = ("log_loss", "brier_score", "ece", "ece, equal mass", "debiased_ece")

@@ -23,7 +23,7 @@ import numpy as np
 
 from bayescal import metrics
 from bayescal._core.numerics import sigmoid
-from bayescal.metrics.uncertainty.measured import measure
+from bayescal.metrics.uncertainty.ranking import measure
 from benchmarks.provenance import read, write
 
 Array = np.ndarray

@@ -78,7 +78,7 @@ def make() -> type:
             allowed = set(inspect.signature(entry.function).parameters) - set(_OUR_ARGUMENTS)
             metric_options = {key: options.pop(key) for key in sorted(allowed & set(options))}
             super().__init__(**options)
-            self.many = entry.shapes == ("multilabel",)
+            self.many = entry.multilabel
             if classes is not None:
                 check_count(classes, "classes", 1 if self.many else 2)
             elif self.many:

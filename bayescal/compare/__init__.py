@@ -13,8 +13,7 @@ from bayescal.compare._bayes import (
     bayesian_signed_rank_matrix,
 )
 from bayescal.compare._cliques import cliques
-from bayescal.compare._nemenyi import Nemenyi, nemenyi
-from bayescal.compare._ranks import Friedman, average_ranks, friedman
+from bayescal.compare._ranks import Friedman, Nemenyi, average_ranks, friedman, nemenyi
 from bayescal.compare._wilcoxon import Wilcoxon, wilcoxon
 from bayescal.compare.comparison import Comparison, Improvement, compare
 

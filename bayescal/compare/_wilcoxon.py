@@ -62,11 +62,8 @@ def wilcoxon(scores: Scores, *, lower_is_better: bool = True) -> Wilcoxon:
 
     Raises
     ------
-    TypeError
-        If scores are not numbers.
-    ValueError
-        If the table has the wrong shape or contains NaN or infinities; the message names the method
-        and the data set.
+    TypeError, ValueError
+        If :func:`average_ranks` would raise, or for infinite scores.
 
     See Also
     --------

@@ -13,8 +13,7 @@ from bayescal._core.keywords import other_words
 from bayescal._core.numerics import unit_of
 from bayescal.compare._bayes import SignedRankMatrix, posterior_of
 from bayescal.compare._cliques import cliques
-from bayescal.compare._nemenyi import Nemenyi, nemenyi_of
-from bayescal.compare._ranks import Friedman, friedman_of, ranks_of
+from bayescal.compare._ranks import Friedman, Nemenyi, friedman_of, nemenyi_of, ranks_of
 from bayescal.compare._wilcoxon import Wilcoxon, wilcoxon_of
 from bayescal.compare.table import Scores, read_table
 from bayescal.data.checks import check_choice, check_level
@@ -144,24 +143,16 @@ class Comparison:
         rows = []
         for i in order.tolist():
             cells = [self.names[i], f"{self.ranks[i]:.2f}", f"{self.win_rates[i]:.2f}"]
-            cells += [f"{means[i]:.4g}"]
+            cells.append(f"{means[i]:.4g}")
             if self.baseline is not None:
                 gain = self.improvement
                 cells += [f"{gain.mean[i]:.2g} ± {gain.error[i]:.1g}"]
             if i == best:
                 cells += ["–"] * 5
             else:
-                cells += [
-                    _p(float(p[i, best])) for p in (self.wilcoxon.adjusted, self.nemenyi.p_value)
-                ]
-                cells += [
-                    f"{probability[i, best]:.2f}"
-                    for probability in (
-                        self.bayesian.better,
-                        self.bayesian.equal,
-                        self.bayesian.worse,
-                    )
-                ]
+                corrected = self.wilcoxon.adjusted, self.nemenyi.p_value
+                cells += [_p(float(p[i, best])) for p in corrected]
+                cells += [f"{chance[i, best]:.2f}" for chance in self.bayesian[:3]]
             rows.append(cells)
         caption = (
             f"Each method against the first: p-values corrected for all pairs, and probabilities "
@@ -232,12 +223,9 @@ def compare(
 
     Raises
     ------
-    TypeError
-        If scores are not numbers.
-    ValueError
-        If the table has the wrong shape or contains NaN or infinities (the message names the method
-        and the data set), if there are too few or too many names or duplicates, or if ``level``,
-        ``margin`` or ``draws`` is out of range.
+    TypeError, ValueError
+        If :func:`wilcoxon` would raise, if there are too few or too many names or duplicates, or if
+        ``level``, ``margin`` or ``draws`` is out of range.
 
     See Also
     --------

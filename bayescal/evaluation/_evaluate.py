@@ -6,11 +6,11 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike, UserData
+from bayescal._core.arrays import ArrayLike
 from bayescal._core.display.progress import Progress
 from bayescal._core.display.tables import printable
 from bayescal._core.files import write_atomically
@@ -20,7 +20,7 @@ from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions
 from bayescal.data.checks import check_count, check_level, check_names, naming
 from bayescal.data.fitted import is_fitted, predictions
 from bayescal.data.label_names import label_name
-from bayescal.data.membership import check_clusters, read_subgroups
+from bayescal.data.membership import read_subgroups
 from bayescal.data.predictions import Predictions, Reading
 from bayescal.evaluation import _page
 from bayescal.evaluation._events import events_of, events_of_blocks
@@ -29,6 +29,7 @@ from bayescal.evaluation._measured import Measured
 from bayescal.metrics import Interval, report
 from bayescal.metrics.registry import usual_metrics
 from bayescal.metrics.scores.ranking import can_rank
+from bayescal.metrics.uncertainty.groups import in_clusters
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -305,34 +306,36 @@ def evaluate(
         raise ValueError(f"classes must be {k} names that differ as text, got {names}")
     read = [model.blocks for model in models.values() if isinstance(model, PredictionBlocks)]
     if groups is not None:
-        models = {name: _in_clusters(data, groups, weights) for name, data in models.items()}
-    subgroups = [] if by is None else _read_subgroups(models, by, weights)
-    options = _Options(tuple(names), bins, replicates, seed, level)
-    result = _evaluate(models, options, title, progress)
+        models = {name: in_clusters(data, groups, weights) for name, data in models.items()}
+    subgroups = []
+    if by is not None:
+        first = next(iter(models.values()))
+        if isinstance(first, PredictionBlocks):
+            raise ValueError("by must be left out for Blocks, which do not hold it")
+        n = len(first.y) if weights is None else np.shape(weights)[0]
+        subgroups = read_subgroups(by, n, weights)
+    options = tuple(names), bins, replicates, seed, level
+    result = _evaluate(models, *options, title, progress)
     for blocks in read:
         blocks.finish()
     parts = {}
     for done, (name, rows) in enumerate(subgroups):
         progress(f"subgroup {name}", done, len(subgroups))
-        parts[name] = _evaluate(_of_rows(models, rows), options, name, _quiet)
+        parts[name] = _evaluate(_of_rows(models, rows), *options, name, _quiet)
     return replace(result, by=parts)
 
 
-class _Options(NamedTuple):
-    """Names of the classes and options of an evaluation."""
-
-    names: tuple[str, ...]
-    bins: int
-    replicates: int
-    seed: int
-    level: float
-
-
 def _evaluate(
-    models: dict[str, Any], options: _Options, title: str | None, progress: Progress
+    models: dict[str, Any],
+    names: tuple[str, ...],
+    bins: int,
+    replicates: int,
+    seed: int,
+    level: float,
+    title: str | None,
+    progress: Progress,
 ) -> Evaluation:
     """Evaluate models whose predictions have been read."""
-    names, bins, replicates, seed, level = options
     steps, events = 1 + len(models), {}
     for done, (name, loaded) in enumerate(models.items()):
         progress(f"tests: {name}", done, steps)
@@ -349,14 +352,10 @@ def _evaluate(
     for array in arrays.values():
         if not (np.array_equal(array.y, first.y) and np.array_equal(array.weights, first.weights)):
             raise ValueError("models must have the same cases in the same order")
+    clustered = getattr(first, "clusters", None) is not None
     measured = report(
         models,
-        metrics=usual_metrics(
-            len(names),
-            getattr(first, "clusters", None) is not None,
-            ranking=can_rank(first),
-            bins=bins,
-        ),
+        metrics=usual_metrics(len(names), clustered, ranking=can_rank(first), bins=bins),
         level=level,
         replicates=replicates,
         seed=seed,
@@ -370,15 +369,6 @@ def _evaluate(
     return Evaluation(measured, findings, names, bins, replicates, seed, events)
 
 
-def _read_subgroups(
-    models: Mapping[str, Predictions | PredictionBlocks], by: UserData, weights: ArrayLike | None
-) -> list[tuple[str, np.ndarray]]:
-    first = next(iter(models.values()))
-    if isinstance(first, PredictionBlocks):
-        raise ValueError("by must be left out for Blocks, which do not hold it")
-    return read_subgroups(by, len(first.y) if weights is None else np.shape(weights)[0], weights)
-
-
 def _of_rows(models: Mapping[str, Predictions], rows: np.ndarray) -> dict[str, Predictions]:
     """Select the rows of a subgroup, and count their clusters from 0."""
     parts = {}
@@ -388,15 +378,6 @@ def _of_rows(models: Mapping[str, Predictions], rows: np.ndarray) -> dict[str, P
             part = part._replace(clusters=np.unique(part.clusters, return_inverse=True)[1])
         parts[name] = part
     return parts
-
-
-def _in_clusters(
-    data: Predictions | PredictionBlocks, groups: object, weights: ArrayLike | None
-) -> Predictions:
-    if isinstance(data, PredictionBlocks):
-        raise ValueError("groups must be left out for Blocks, which do not hold them")
-    n = len(data.y) if weights is None else np.shape(weights)[0]
-    return data._replace(clusters=check_clusters(groups, n, weights))
 
 
 def _plain(intervals: Mapping[str, Interval]) -> dict[str, object]:

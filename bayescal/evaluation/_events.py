@@ -9,20 +9,24 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.numerics import effective_size
+from bayescal._core.shapes import Float
 from bayescal.data.blocks.predictions import PredictionBlocks
+from bayescal.data.membership import sum_test
 from bayescal.data.predictions import EPS, Predictions, as_given
 from bayescal.data.rows import Sums
 from bayescal.data.weights import are_no_counts, as_counts
-from bayescal.evaluation._proportions import Proportion, sum_by_class, worst_proportion
-from bayescal.metrics import consistency_test, reliability_curve
-from bayescal.metrics.registry import METRICS
+from bayescal.metrics import CalibrationTest, consistency_test, reliability_curve
+from bayescal.metrics.calibration.ece import make_ece
 from bayescal.metrics.sums import SumMetric, collect
+from bayescal.metrics.uncertainty.calibration_tests import skewed_test
 from bayescal.metrics.uncertainty.consistency import Consistency
 
 #: Number of bars of the histograms on top of reliability diagrams.
 STRIPS = 20
 #: Distance by which means of bins are kept away from borders.
 _INSIDE = 1e-12
+#: Numbers in a block of rows.
+_BLOCK = 1 << 16
 
 
 class Cases(NamedTuple):
@@ -107,8 +111,7 @@ def events_of(data: Predictions, bins: int, replicates: int, seed: int) -> Model
     """Collect the events of rows in memory."""
     event = _most_probable_class(data)
     predicted, happened, weights = event[:3]
-    plain = bool((weights == 1).all())
-    cases = Cases(predicted, happened, None if plain else weights)
+    cases = Cases(predicted, happened, None if (weights == 1).all() else weights)
     test = consistency_test("ece", event, None, bins=bins, resamples=replicates, seed=seed)
     metric = _by_class(data.columns, bins)
     total = float(weights.sum())
@@ -128,9 +131,7 @@ def events_of(data: Predictions, bins: int, replicates: int, seed: int) -> Model
 
 def events_of_blocks(data: PredictionBlocks, bins: int, replicates: int, seed: int) -> ModelEvents:
     """Collect the events of rows in blocks, in cells, in one pass."""
-    make = METRICS["ece"].make
-    assert make is not None
-    test = Consistency(make(None, bins=bins), replicates, seed, whole=True, strips=STRIPS)
+    test = Consistency(make_ece(None, bins=bins), replicates, seed, whole=True, strips=STRIPS)
     metric = _by_class(data.columns, bins)
     sums = data.total(partial(_first_pass, test, metric))
     whole = bool(sums["fractions"] == 0) and float(sums["totals"].sum()) < 2**53
@@ -163,9 +164,7 @@ def _first_pass(test: Consistency, metric: SumMetric | None, data: Predictions) 
 
 
 def _by_class(columns: int | None, bins: int) -> SumMetric | None:
-    make = METRICS["ece"].make
-    assert make is not None
-    metric = None if columns is None else make(columns, bins=bins, kind="classwise")
+    metric = None if columns is None else make_ece(columns, bins=bins, kind="classwise")
     assert metric is None or isinstance(metric, SumMetric)
     return metric
 
@@ -188,3 +187,68 @@ def _cells(
         weights = as_counts(weights, probs, outcomes, size)
     used = weights > 0
     return Cases(probs[used], outcomes[used], weights[used])
+
+
+class Proportion(NamedTuple):
+    """A class, its mean probability and its frequency, and the test whether they are equal."""
+
+    label: int
+    predicted: float
+    observed: float
+    test: CalibrationTest
+
+
+def sum_by_class(data: Predictions) -> Float[np.ndarray, "sums classes"]:
+    """Sum what :func:`worst_proportion` needs over rows, for P(y = 1) or for each of many classes.
+
+    The sums are of weights times probabilities and times outcomes, and the variance and the third
+    central moment of the number of rows, for weights that are counts and for others.
+    """
+    step = max(_BLOCK // (data.columns or 1), 16)
+    parts = (data.part(slice(first, first + step)) for first in range(0, len(data.y), step))
+    return sum(map(_sum_part, parts), np.zeros((6, data.columns or 1)))
+
+
+def _sum_part(data: Predictions) -> np.ndarray:
+    w, probs = data.weights, data.probs.reshape(len(data.y), -1)
+    happened = np.bincount(data.y, w, data.columns or 2)[-probs.shape[1] :]
+    variance = probs * (1 - probs)
+    third = variance * (1 - 2 * probs)
+    moments = [w @ variance, w @ third, w**2 @ variance, w**3 @ third]
+    return np.stack([w @ probs, happened, *moments])
+
+
+def worst_proportion(
+    sums: Float[np.ndarray, "sums classes"],
+    total: float,
+    whole: bool,
+    data: Predictions | None = None,
+) -> Proportion:
+    """Find the class whose frequency is the least plausible, and multiply its p-value by k.
+
+    ``total`` is the sum of weights, and ``whole`` says that weights are counts. Rows of ``data`` in
+    clusters are tested by sums over clusters.
+    """
+    predicted, observed, *moments = sums
+    variance, third = moments[:2] if whole else moments[2:]
+    excess = predicted - observed
+    if data is not None and data.clusters is not None:
+        residuals = (_residuals(data, column) for column in range(len(excess)))
+        pairs = zip(residuals, variance, strict=True)
+        z, p = np.array([sum_test(r, float(v), data.clusters) for r, v in pairs]).T
+    else:
+        z, p = skewed_test(excess, variance, -third, total, total)
+    # Of equal p-values, that of the larger z, and of these the larger error.
+    label, k = int(np.lexsort([-np.abs(excess), -np.abs(z), p])[0]), len(p)
+    return Proportion(
+        label if k > 1 else 1,
+        float(predicted[label] / total),
+        float(observed[label] / total),
+        CalibrationTest(float(z[label]), min(k * float(p[label]), 1.0)),
+    )
+
+
+def _residuals(data: Predictions, column: int) -> np.ndarray:
+    if data.columns is None:
+        return data.weights * (data.probs - data.y)
+    return data.weights * (data.probs[:, column] - (data.y == column))

@@ -36,19 +36,30 @@ class Picture(NamedTuple):
 def overview(evaluation: Measured) -> Picture:
     """Draw the reliability diagram of all models together."""
     figure, ax = _new(_DIAGRAM)
-    single = len(evaluation.events) == 1 and evaluation.report.clusters is None
+    level = _level_of_bands(evaluation)
     for events in evaluation.events.values():
-        probs, happened, weights = events.drawn
-        probs = as_given(probs, events.precision)
-        how = {"bins": evaluation.bins, "level": evaluation.report.level if single else None}
+        probs, happened, weights = _as_given(events)
+        how = {"bins": evaluation.bins, "level": level}
         plots.reliability(probs, happened, weights=weights, ax=ax, **how)
         _name_axes(ax, events, "Mean confidence")
     names = ", ".join(f"{name}, {finding.verdict}" for name, finding in evaluation.findings.items())
     described = f"Reliability diagram in {evaluation.bins} bins: {names}."
     caption = f"In {evaluation.bins} bins; calibrated predictions lie on the diagonal."
-    if single:
-        caption += f" Pale: where {evaluation.report.level:.0%} of them fall by chance."
+    if level is not None:
+        caption += f" Pale: where {level:.0%} of them fall by chance."
     return Picture(to_svg(figure, described, "all"), "", caption)
+
+
+def _level_of_bands(evaluation: Measured, models: int | None = None) -> float | None:
+    """Return the level of bands; none are drawn for several models, or for dependent rows."""
+    single = (models or len(evaluation.events)) == 1 and evaluation.report.clusters is None
+    return evaluation.report.level if single else None
+
+
+def _as_given(events: ModelEvents) -> Cases:
+    """Return the drawn events, with probabilities of the type that the user gave."""
+    predicted = as_given(events.drawn.predicted, events.precision)
+    return events.drawn._replace(predicted=predicted)
 
 
 def _name_axes(ax: Axes, events: ModelEvents, across: str) -> None:
@@ -61,8 +72,7 @@ def _name_axes(ax: Axes, events: ModelEvents, across: str) -> None:
 def diagrams(evaluation: Measured, name: str, index: int) -> list[Picture]:
     """Draw reliability diagrams and the distribution of the confidence of one model."""
     events, facts = evaluation.events[name], evaluation.findings[name]
-    probs, happened, weights = events.drawn
-    probs = as_given(probs, events.precision)
+    probs, happened, weights = _as_given(events)
     binary = events.classes is None
     curve = reliability_curve(probs, happened, bins=evaluation.bins, weights=weights)
     trend = (
@@ -70,8 +80,7 @@ def diagrams(evaluation: Measured, name: str, index: int) -> list[Picture]:
         f"predicted and {curve.observed[0]:.2f} observed, in the highest {curve.predicted[-1]:.2f} "
         f"and {curve.observed[-1]:.2f}"
     )
-    # Bands assume independent rows.
-    level = evaluation.report.level if evaluation.report.clusters is None else None
+    level = _level_of_bands(evaluation, models=1)
     pictures = []
     headings = {"binned": f"In {evaluation.bins} bins", "corp": "By isotonic regression"}
     how = {"bins": evaluation.bins, "level": level, "seed": evaluation.seed}
@@ -127,12 +136,10 @@ def classwise(evaluation: Measured) -> list[Picture]:
     shown = np.arange(k)
     if k > MAX_CLASSES:
         shown = np.argsort(-errors.mean(axis=1), kind="stable")[:MAX_CLASSES]
-    single = len(models) == 1 and evaluation.report.clusters is None
-    level = evaluation.report.level if single else None
     pictures = []
     for index, label in enumerate(shown):
         cases = [events.of_class(int(label)) for events in models]
-        figure = _panel(cases, evaluation.bins, level, ("Predicted", "Observed"))
+        figure = _panel(evaluation, cases, ("Predicted", "Observed"))
         heading = evaluation.classes[label]
         error = "ECE " + " / ".join(f"{value:.3f}" for value in errors[label])
         described = f"Reliability diagram of class {heading}: {error}."
@@ -142,17 +149,11 @@ def classwise(evaluation: Measured) -> list[Picture]:
 
 def subgroups(evaluation: Measured) -> list[Picture]:
     """Draw small reliability diagrams of subgroups, with all models in each."""
-    single = len(evaluation.events) == 1 and evaluation.report.clusters is None
-    level = evaluation.report.level if single else None
     binary = len(evaluation.classes) == 2
     axes = ("Predicted", "Observed") if binary else ("Confidence", "Accuracy")
     pictures = []
     for index, (name, part) in enumerate(evaluation.by.items()):
-        cases = [
-            Cases(as_given(events.drawn.predicted, events.precision), *events.drawn[1:])
-            for events in part.events.values()
-        ]
-        figure = _panel(cases, evaluation.bins, level, axes)
+        figure = _panel(evaluation, [*map(_as_given, part.events.values())], axes)
         errors = (part.report.intervals[model]["ECE"].estimate for model in part.events)
         caption = f"{part.report.cases:,} cases; ECE above chance "
         caption += " / ".join(f"{error:.3f}" for error in errors)
@@ -161,10 +162,11 @@ def subgroups(evaluation: Measured) -> list[Picture]:
     return pictures
 
 
-def _panel(cases: list[Cases], bins: int, level: float | None, names: tuple[str, str]) -> Figure:
+def _panel(evaluation: Measured, cases: list[Cases], names: tuple[str, str]) -> Figure:
     """Draw a small reliability diagram of several models, with names of both axes."""
     figure, ax = _new(_PANEL)
-    how = {"bins": bins, "level": level, "histogram": False, "ax": ax}
+    how = {"bins": evaluation.bins, "level": _level_of_bands(evaluation)}
+    how |= {"histogram": False, "ax": ax}
     for probs, happened, weights in cases:
         plots.reliability(probs, happened, weights=weights, **how)
     for line in ax.lines:

@@ -5,18 +5,19 @@ They take logits (..., k) and targets, row weights and a mask, work under ``jit`
 """
 
 from bayescal.losses._calibration import mmce, soft_ece
-from bayescal.losses._cross_entropy import (
-    confidence_penalty,
-    cross_entropy,
-    distillation,
-    smoothed_cross_entropy,
-)
 from bayescal.losses._instance import (
     instance_cross_entropy,
     instance_targets,
     with_instance_targets,
 )
-from bayescal.losses._scores import brier, focal
+from bayescal.losses._single_rows import (
+    brier,
+    confidence_penalty,
+    cross_entropy,
+    distillation,
+    focal,
+    smoothed_cross_entropy,
+)
 
 __all__ = [
     "brier",

@@ -32,16 +32,11 @@ def mmce(
 
     Parameters
     ----------
-    logits : array of shape (..., k)
-        Outputs before the softmax, floating-point.
-    labels : array of shape (...)
-        Integers in {0, ..., k - 1}.
+    logits, labels, weights, mask
+        Logits (..., k), labels (...), and weights (...) and mask (...) of the rows, as for
+        :func:`cross_entropy`.
     bandwidth : float or scalar array, default 0.4
         Width of the kernel in units of probability, positive. May be traced.
-    weights : array of shape (...), optional
-        Non-negative weights of the rows; see :func:`cross_entropy`.
-    mask : array of shape (...), optional
-        False for rows to leave out; see :func:`cross_entropy`.
 
     Returns
     -------
@@ -119,20 +114,15 @@ def soft_ece(
 
     Parameters
     ----------
-    logits : array of shape (..., k)
-        Outputs before the softmax, floating-point.
-    labels : array of shape (...)
-        Integers in {0, ..., k - 1}.
+    logits, labels, weights, mask
+        Logits (..., k), labels (...), and weights (...) and mask (...) of the rows, as for
+        :func:`cross_entropy`.
     bins : int, default 15
         Number of bins.
     temperature : float or scalar array, default 0.01
         Width of the membership in units of squared probability, positive. May be traced.
     order : float, default 2
         Order of the norm, at least 1 and finite. Not traced.
-    weights : array of shape (...), optional
-        Non-negative weights of the rows; see :func:`cross_entropy`.
-    mask : array of shape (...), optional
-        False for rows to leave out; see :func:`cross_entropy`.
 
     Returns
     -------

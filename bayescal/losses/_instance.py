@@ -32,13 +32,10 @@ def instance_targets(
 ) -> jax.Array:
     r"""Smooth labels by the logits of a teacher network trained without smoothing.
 
-    The targets of :func:`bayescal.smoothing.network_instance_targets`, in JAX. With the shifted
-    logits :math:`f'_k = f_k - \min_l f_l + c`, where c is ``offset``, the label y and
-    :math:`\epsilon` = ``smoothing``,
-
-    .. math:: \epsilon_{ILS} = \epsilon \frac{f'_y}{\sum_l f'_l}, \qquad
-              t_y = 1 - \epsilon_{ILS}, \qquad
-              t_k = \epsilon_{ILS} \frac{f'_k}{\sum_{l \ne y} f'_l} \quad (k \ne y).
+    These are the targets of :func:`bayescal.smoothing.network_instance_targets`, in JAX: with the
+    shifted logits :math:`f'_k = f_k - \min_l f_l + c`, where c is ``offset``, the label y moves by
+    :math:`\epsilon f'_y / \sum_l f'_l`, where :math:`\epsilon` is ``smoothing``. The other classes
+    get this mass in proportion to f'.
 
     Parameters
     ----------
@@ -49,16 +46,12 @@ def instance_targets(
     smoothing : float or scalar array
         Largest amount by which a label moves, in [0, 1). May be traced, and thus mapped over.
     offset : float or scalar array, default 0
-        Added to the shifted logits, in their units; not negative. May be traced. It replaces the
-        scale of logits in the reference, which cancels: see the notes of
-        :func:`bayescal.smoothing.network_instance_targets`.
+        Added to the shifted logits, in their units; not negative. May be traced.
 
     Returns
     -------
     array of shape (..., k)
-        Rows that sum to one, in the dtype of the logits or float32 if that is wider. If
-        :math:`f' = 0` for all other classes, they get equal parts of the moved mass. If
-        :math:`f' = 0` for all classes, the ratios are those of equal positive logits. NaN for
+        Rows that sum to one, in the dtype of the logits or float32 if that is wider; NaN for
         labels that are no class.
 
     Raises

@@ -13,7 +13,7 @@ from bayescal._core.lazy import is_traced, jax, jnp
 from bayescal.data.checks import check_choice, check_real
 
 Reduction = Literal["mean", "sum", "none"]
-
+_REAL = ("integral", "real floating")
 _BOUNDS: dict[str, tuple[str, Callable[[float], bool]]] = {
     "smoothing": ("lie in [0, 1)", lambda number: 0 <= number < 1),
     "share": ("lie in [0, 1]", lambda number: 0 <= number <= 1),
@@ -69,7 +69,7 @@ def read_rows(
             if weights.dtype.kind in "iu":
                 weights = weights.astype(logits.dtype)  # Long integers would wrap around.
         factor = jnp.asarray(weights)
-        if not _is_real(factor):
+        if not jnp.isdtype(factor.dtype, _REAL):
             raise TypeError(f"weights must be real numbers, got dtype {factor.dtype}")
         _check_shape(factor, "weights", shape)
         kept = kept & (factor != 0)
@@ -151,7 +151,7 @@ def check_number(value: float | Array, name: str) -> None:
     """Raise if ``value`` is neither a number in its bounds nor a scalar array."""
     wanted, inside = _BOUNDS[name]
     if isinstance(value, (jax.Array, np.ndarray)):
-        if not _is_real(value):
+        if not jnp.isdtype(value.dtype, _REAL):
             raise TypeError(f"{name} must be a number, got dtype {value.dtype}")
         if value.shape != ():
             raise ValueError(f"{name} must be a scalar, got shape {value.shape}")
@@ -206,10 +206,6 @@ def root(value: jax.Array, order: float) -> jax.Array:
     """Compute value ** (1 / order), or zero with zero gradient if the value is not positive."""
     nothing = value <= 0
     return jnp.where(nothing, 0, jnp.where(nothing, 1, value) ** (1 / order))
-
-
-def _is_real(array: Array) -> bool:
-    return jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)
 
 
 def _check_integer(labels: jax.Array, name: str) -> None:

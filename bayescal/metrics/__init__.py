@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from bayescal.metrics._accumulator import Accumulator
 from bayescal.metrics._scorer import scorer
-from bayescal.metrics.calibration.canonical import canonical_ece
-from bayescal.metrics.calibration.canonical_kde import canonical_kde_ece
+from bayescal.metrics.calibration.canonical import canonical_ece, canonical_kde_ece
 from bayescal.metrics.calibration.cumulative import ecce
 from bayescal.metrics.calibration.debiased import debiased_ece
 from bayescal.metrics.calibration.ece import ReliabilityCurve, ece, reliability_curve
@@ -40,8 +39,7 @@ from bayescal.metrics.scores.decisions import (
 from bayescal.metrics.scores.multilabel import hamming_loss, multilabel_ecce, multilabel_ece
 from bayescal.metrics.scores.proper import accuracy, brier_score, log_loss
 from bayescal.metrics.scores.ranking import average_precision, roc_auc
-from bayescal.metrics.scores.truth import true_calibration_error
-from bayescal.metrics.scores.variational import variational_ece
+from bayescal.metrics.scores.truth import true_calibration_error, variational_ece
 from bayescal.metrics.uncertainty.calibration_tests import (
     CalibrationTest,
     consistency_test,

@@ -11,7 +11,7 @@ from bayescal._core.arrays import AnyArray, ArrayLike, UserData
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.checks import check_count
 from bayescal.data.label_names import check_classes, class_array
-from bayescal.data.predictions import Classes, Inputs, Predictions, Reading, read_arrays
+from bayescal.data.predictions import Classes, Inputs, Reading, read_arrays
 from bayescal.data.weights import check_batch_weights
 from bayescal.metrics.registry import METRICS, Choice, choose_metrics, reading_for, streamed
 from bayescal.metrics.sums import collect
@@ -82,7 +82,7 @@ class Accumulator:
         columns = None if classes is None else _number_of(classes)
         has_labels = columns is not None and not isinstance(classes, int | np.integer)
         entries = [METRICS[metric] for metric, _ in choices.values() if metric in METRICS]
-        multilabel = {"multilabel" in entry.shapes for entry in entries}
+        multilabel = {entry.multilabel for entry in entries}
         if len(multilabel) > 1:
             raise ValueError("metrics must be all single-label or all multi-label")
         self._multilabel = multilabel == {True}
@@ -116,16 +116,23 @@ class Accumulator:
         TypeError, ValueError
             If the metrics would raise; nothing is added then.
         """
-        checked = self._check(probs, y, weights)
+        checked = read_arrays(probs, y, weights, self._reading)
+        if checked.columns != self._columns and np.size(y):
+            shape = "(n,)" if self._columns is None else f"(n, {self._columns})"
+            raise ValueError(
+                f"probs must have shape {shape}, got {checked.probs.shape}, as "
+                f"classes={self._classes!r}"
+            )
         if not len(checked.y):
             return
         check_batch_weights(checked.weights)
         added = {}
         for name, metric in self._metrics.items():
             reading = reading_for(self._choices[name], self._reading)
-            plain = reading is self._reading
-            data = checked if plain else read_arrays(probs, y, weights, reading)
-            added[name] = collect(metric, data)
+            if reading is not self._reading:
+                added[name] = collect(metric, read_arrays(probs, y, weights, reading))
+            else:
+                added[name] = collect(metric, checked)
         self._sums = {name: sums + added[name] for name, sums in self._sums.items()}
         self.cases += len(checked.y)
 
@@ -186,16 +193,6 @@ class Accumulator:
     def _check_any(self) -> None:
         if not self.cases:
             raise ValueError("an accumulator must have rows before it has results: call add")
-
-    def _check(self, probs: ArrayLike, y: ArrayLike, weights: ArrayLike | None) -> Predictions:
-        checked = read_arrays(probs, y, weights, self._reading)
-        if checked.columns != self._columns and np.size(y):
-            shape = "(n,)" if self._columns is None else f"(n, {self._columns})"
-            raise ValueError(
-                f"probs must have shape {shape}, got {checked.probs.shape}, as "
-                f"classes={self._classes!r}"
-            )
-        return checked
 
     def __getstate__(self) -> dict[str, object]:
         return {

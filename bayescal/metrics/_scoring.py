@@ -40,7 +40,7 @@ class Scorer(BaseEstimator):
         """Return the score of a fitted estimator's probabilities, larger for better ones."""
         entry, options = METRICS[self.name], dict(self.options or {})
         probs = estimator.predict_proba(X)
-        if entry.shapes == ("multilabel",):
+        if entry.multilabel:
             if isinstance(probs, list):  # scikit-learn's, (n, 2) for each label
                 probs = np.stack([label_probs[:, 1] for label_probs in probs], axis=1)
         else:

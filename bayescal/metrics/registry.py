@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Literal
@@ -70,6 +70,11 @@ class Entry:
     #: Whether it can be accumulated over batches, if it has a ``make``.
     streams: bool = True
 
+    @property
+    def multilabel(self) -> bool:
+        """Whether it is for multi-label predictions only."""
+        return self.shapes == ("multilabel",)
+
 
 def _make_log_loss(columns: int | None, *, eps: float | None = None) -> LogLoss:
     return LogLoss(None if eps is None else check_eps(eps, 0.0))
@@ -119,15 +124,7 @@ _RANKING_NAMES = {
 def find_metric(
     name: str, options: Mapping[str, object] = MappingProxyType({})
 ) -> tuple[str, dict[str, Any]]:
-    """Find a metric by its name here or in other libraries; return its name and options.
-
-    Raises a ValueError for unknown names; the message has the most similar name.
-
-    Examples
-    --------
-    >>> find_metric("mce", {"bins": 10})
-    ('ece', {'norm': inf, 'bins': 10})
-    """
+    """Find a metric by its name here or in other libraries; return its name and options."""
     if not isinstance(name, str):
         raise TypeError(
             f"metric must be the name of a metric, such as 'log_loss', got {type(name).__name__}"
@@ -149,18 +146,17 @@ def find_metric(
 def reading_for(choice: tuple[str, Mapping[str, object]], reading: Reading) -> Reading:
     """Return how predictions are read for a metric with these options."""
     name, options = choice
+    if not isinstance(name, str):
+        find_metric(name)  # raises
     name = OTHER_NAMES.get(name, (name,))[0]
-    return for_log_loss(reading, options.get("eps")) if name == "log_loss" else reading
+    if name == "log_loss":
+        return for_log_loss(reading, options.get("eps"))
+    multilabel = name in METRICS and METRICS[name].multilabel and not reading.multilabel
+    return replace(reading, multilabel=True) if multilabel else reading
 
 
 def did_you_mean(name: str) -> str:
-    """Suggest the metric with the most similar name, at the end of an error message.
-
-    Examples
-    --------
-    >>> did_you_mean("auroc"), did_you_mean("xyz")
-    ("; did you mean 'roc_auc'?", '')
-    """
+    """Suggest the metric with the most similar name, at the end of an error message."""
     candidates = {name: name for name in (*METRICS, *OTHER_NAMES, *RANKINGS)} | _RANKING_NAMES
     similar = get_close_matches(str(name).lower(), candidates, 1)
     return f"; did you mean {candidates[similar[0]]!r}?" if similar else ""

@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from functools import lru_cache, partial
 from types import ModuleType
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias, overload
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -29,6 +30,9 @@ from bayescal.data.weights import are_no_counts, are_ones
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+#: Arrays by their axes.
+ManySums: TypeAlias = 'Float[np.ndarray, "*sets sums cells"]'
+PerDraw: TypeAlias = 'Float[np.ndarray, " draws"]'
 #: Numbers in a block of rows on the host, which fit into the processor's cache.
 _BLOCK = 1 << 16
 #: Numbers in a block that is multiplied by many columns.
@@ -80,9 +84,7 @@ class SumMetric(Metric, ABC):
         """Compute the metric (b,) from many sums (b, rows, cells)."""
         return np.array([self.value(part, np) for part in sums])
 
-    def calibrated(
-        self, sums: Float[np.ndarray, "*sets sums cells"]
-    ) -> Float[np.ndarray, "*sets sums cells"]:
+    def calibrated(self, sums: ManySums) -> ManySums:
         """Replace outcomes in sums (..., rows, cells) by what the predictions expect."""
         raise NotImplementedError(f"{type(self).__name__} does not measure calibration")
 
@@ -178,15 +180,11 @@ class WidthMetric(BinMetric, SumMetric):
     def values(self, sums: Float[np.ndarray, "sets sums cells"]) -> Float[np.ndarray, " sets"]:
         return np.asarray(self.value(sums, np))
 
-    def calibrated(
-        self, sums: Float[np.ndarray, "*sets sums cells"]
-    ) -> Float[np.ndarray, "*sets sums cells"]:
+    def calibrated(self, sums: ManySums) -> ManySums:
         return as_predicted(sums)
 
 
-def as_predicted(
-    sums: Float[np.ndarray, "*sets sums cells"],
-) -> Float[np.ndarray, "*sets sums cells"]:
+def as_predicted(sums: ManySums) -> ManySums:
     """Replace outcomes, the third row of sums over bins, by predictions, the second."""
     return sums[..., [0, 1, 1, *range(3, sums.shape[-2])], :]
 
@@ -202,9 +200,7 @@ class DirectMetric(Metric, ABC):
         """Compute the metric of predictions in blocks, or raise if it needs all rows at once."""
         return data.probs
 
-    def compute_many(
-        self, data: Predictions, factors: Shaped[np.ndarray, "rows draws"]
-    ) -> Float[np.ndarray, " draws"]:
+    def compute_many(self, data: Predictions, factors: Shaped[np.ndarray, "rows draws"]) -> PerDraw:
         """Compute the metric (b,) for factors (n, b) of the weights."""
         values = []
         for factor in factors.T:
@@ -217,64 +213,38 @@ class DirectMetric(Metric, ABC):
         return np.array(values)
 
 
-@overload
-def compute(metric: Metric, data: Predictions | PredictionBlocks) -> float: ...
-@overload
-def compute(metric: Metric, data: Predictions, xp: ModuleType) -> Array | float: ...
-def compute(
-    metric: Metric, data: Predictions | PredictionBlocks, xp: ModuleType = np
-) -> Array | float:
-    """Compute a metric: a float with NumPy, a scalar that can be mapped with jax.numpy."""
+def compute(metric: Metric, data: Predictions | PredictionBlocks, xp: ModuleType = np) -> AnyArray:
+    """Compute a metric: a float with NumPy, a scalar that can be mapped with jax.numpy.
+
+    Of predictions on an accelerator, only sums are copied to the host.
+    """
+    if not isinstance(metric, SumMetric | DirectMetric):
+        raise TypeError(f"no such kind of metric: {type(metric).__name__}")
     if isinstance(data, PredictionBlocks):
-        value = compute_in_blocks({"": metric}, data)[""]
+        if isinstance(metric, DirectMetric):
+            value = metric.compute_in_blocks(data)
+        else:
+            sums = data.total(partial(_named_sums, metric))["sums"]
+            value = float(metric.value(sums, np))
         data.blocks.finish()
         return value
-    if xp is np and isinstance(data.probs, jax.Array):
-        return _compute_on_device(metric, data)
-    if isinstance(metric, SumMetric):
-        result = metric.value(collect(metric, data, xp), xp)
-    elif isinstance(metric, DirectMetric):
-        result = metric.compute(data, xp)
-    else:
-        raise TypeError(f"no such kind of metric: {type(metric).__name__}")
-    return float(result) if xp is np else result
-
-
-def compute_in_blocks(metrics: dict[str, Metric], data: PredictionBlocks) -> dict[str, float]:
-    """Compute metrics of predictions in blocks: one pass for all that are sums."""
-    sum_metrics = {
-        name: metric for name, metric in metrics.items() if isinstance(metric, SumMetric)
-    }
-    sums = data.total(partial(_collect_all, sum_metrics)) if sum_metrics else {}
-    values = {}
-    for name, metric in metrics.items():
-        if isinstance(metric, SumMetric):
-            values[name] = float(metric.value(sums[name], np))
+    on_device = xp is np and isinstance(data.probs, jax.Array)
+    with float64() if on_device else nullcontext():
+        if isinstance(metric, DirectMetric):
+            result = metric.compute(data, jnp if on_device else xp)
         else:
-            assert isinstance(metric, DirectMetric)
-            values[name] = metric.compute_in_blocks(data)
-    return values
+            sums = collect_on_device(metric, data) if on_device else collect(metric, data, xp)
+            result = metric.value(np.asarray(sums) if on_device else sums, xp)
+        return float(result) if xp is np else result
 
 
-def _collect_all(metrics: dict[str, SumMetric], data: Predictions) -> Sums:
-    return {name: collect(metric, data) for name, metric in metrics.items()}
+def _named_sums(metric: SumMetric, data: Predictions) -> Sums:
+    return {"sums": collect(metric, data)}
 
 
-def _compute_on_device(metric: Metric, data: Predictions) -> float:
-    """Compute a metric on the accelerator that holds the predictions; only sums are copied."""
-    with float64():
-        if isinstance(metric, SumMetric):
-            return float(metric.value(np.asarray(collect_on_device(metric, data)), np))
-        return float(compute(metric, data, jnp))
-
-
-@overload
-def collect(metric: SumMetric, data: Predictions) -> np.ndarray: ...
-@overload
-def collect(metric: SumMetric, data: Predictions, xp: ModuleType) -> Array: ...
 def collect(
     metric: SumMetric, data: Predictions, xp: ModuleType = np
-) -> Float[Array, "sums cells"]:
+) -> Float[AnyArray, "sums cells"]:
     """Compute the sums (rows, cells) of a metric, which add up over batches of rows."""
     if xp is not np:
         pieces = metric.pieces(data, xp)
@@ -323,28 +293,19 @@ def standard_error(
     powers over the cube of the standard error. If rows lie in clusters, :math:`w_i f_i` are added
     up by cluster first.
     """
-    models = [(data, _slope(metric, data))]
+    influence = _influence(metric, data)
     if other is not None:
-        models.append((other, -_slope(metric, other)))
-    squares, cubes, whole = 0.0, 0.0, data.whole
-    clusters = data.clusters
-    by_cluster = np.zeros(0 if clusters is None else clusters.max() + 1)
-    for rows in blocks(metric, data):
-        weights = data.weights[rows]
-        part = np.zeros(len(weights))
-        for predictions, slope in models:
-            part += _influence(metric, predictions.part(rows), slope)
-        if clusters is not None:
-            by_cluster += np.bincount(clusters[rows], weights * part, len(by_cluster))
-            continue
-        part = part if whole else weights * part
-        cases = weights if whole else np.ones(len(weights))
-        square = part * part
-        squares += float(_dot(cases, square))
-        cubes += float(_dot(cases, square * part))
-    if clusters is not None:
-        squares, cubes = float(by_cluster @ by_cluster), float(by_cluster @ by_cluster**2)
-    error = math.sqrt(squares)
+        influence -= _influence(metric, other)
+    cases, weights = np.ones(1), data.weights
+    if data.clusters is not None:
+        terms = np.bincount(data.clusters, weights * influence)
+    elif data.whole:
+        cases, terms = weights, influence
+    else:
+        terms = weights * influence
+    cases = np.broadcast_to(cases, terms.shape)
+    error = math.sqrt(np.einsum("i,i,i->", cases, terms, terms))
+    cubes = float(np.einsum("i,i,i,i->", cases, terms, terms, terms))
     return error, cubes / error**3 if error**3 > 0 else 0.0
 
 
@@ -354,23 +315,18 @@ def _gradient(metric: SumMetric, _shape: tuple[int, ...]) -> Callable[[Array], A
     return jax.jit(jax.grad(lambda sums: metric.value(sums, jnp)))
 
 
-def _slope(metric: SumMetric, data: Predictions) -> Float[np.ndarray, "sums cells"]:
-    """Compute the gradient of a metric with respect to its sums."""
+def _influence(metric: SumMetric, data: Predictions) -> Float[np.ndarray, " rows"]:
+    """Compute the product of the metric's gradient and the numbers of each row."""
     sums = collect(metric, data)
     with float64():
-        return np.asarray(_gradient(metric, sums.shape)(jnp.asarray(sums)))
-
-
-def _influence(
-    metric: SumMetric, block: Predictions, slope: Float[np.ndarray, "sums cells"]
-) -> Float[np.ndarray, " rows"]:
-    """Compute the product of the gradient and the numbers of each row."""
-    influence = np.zeros(len(block.y))
-    for row, piece in zip(slope, metric.pieces(block, np), strict=True):
-        part = row[0] if piece.cell is None else row[piece.cell]
-        part = part if piece.value is None else part * piece.value
-        part = np.broadcast_to(part, (len(influence),) if np.ndim(part) < 1 else part.shape)
-        influence += part if part.ndim == 1 else part.sum(axis=1)
+        slope = np.asarray(_gradient(metric, sums.shape)(jnp.asarray(sums)))
+    influence = np.zeros(len(data.y))
+    for rows in blocks(metric, data):
+        block = influence[rows]
+        for row, piece in zip(slope, metric.pieces(data.part(rows), np), strict=True):
+            part = row[0] if piece.cell is None else row[piece.cell]
+            part = part if piece.value is None else part * piece.value
+            block += part if np.ndim(part) < 2 else part.sum(axis=1)
     return influence
 
 
@@ -390,11 +346,6 @@ def sizes(
     return xp.where(fractions > 0, effective_size(mass, squares, xp), mass)
 
 
-def _dot(weights: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """Sum values (n, ...) times weights (n,) of a block, in one thread."""
-    return np.einsum("i,i...->...", weights, value)
-
-
 def add_pieces(
     sums: Float[np.ndarray, "sums cells"],
     pieces: Iterable[Piece],
@@ -410,10 +361,10 @@ def _add(row: np.ndarray, piece: Piece, weights: np.ndarray) -> None:
     cell, value = piece
     ones = are_ones(weights)
     if cell is None:
-        if value is None:
-            row[0] += weights.sum()
-        else:
-            row[0] += (value if ones else _dot(weights, value)).sum()
+        if value is None or ones:
+            row[0] += (weights if value is None else value).sum()
+        else:  # in one thread, unlike a product of matrices
+            row[0] += np.einsum("i,i...->", weights, value)
         return
     if cell is ...:
         row += value.sum(axis=0) if ones else weights @ value

@@ -7,12 +7,7 @@ from bayescal.smoothing._constant import constant_targets, platt_targets
 from bayescal.smoothing.instance import instance_targets
 from bayescal.smoothing.network import network_instance_targets
 
-__all__ = [
-    "constant_targets",
-    "instance_targets",
-    "network_instance_targets",
-    "platt_targets",
-]
+__all__ = ["constant_targets", "instance_targets", "network_instance_targets", "platt_targets"]
 
 
 def __dir__() -> list[str]:

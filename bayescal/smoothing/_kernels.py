@@ -124,25 +124,6 @@ def cross_validated_bandwidth(
     return grid[best]
 
 
-def bandwidth_factor(
-    rule: Rule,
-    x: Float[jax.Array, "rows features"],
-    weights: Float[jax.Array, " rows"],
-    scale: Float[jax.Array, " features"] | Float[jax.Array, "features features"],
-    size: Float[jax.Array, ""],
-    number: Float[jax.Array, ""],
-) -> Float[jax.Array, ""]:
-    """Return the factor that a rule chooses, or ``number`` for the rule "number"."""
-    if rule == "number":
-        return number
-    if rule == "scott":
-        return scott_bandwidth(size, x.shape[1])
-    silverman = silverman_bandwidth(size, x.shape[1])
-    if rule == "silverman":
-        return silverman
-    return cross_validated_bandwidth(x, weights, scale, silverman * jnp.asarray(_GRID, x.dtype))
-
-
 def gaussian_log_density(
     x: Float[jax.Array, "rows features"],
     weights: Float[jax.Array, " rows"],
@@ -180,12 +161,19 @@ def fitted_log_density(
 ) -> Float[jax.Array, " points"]:
     """Compute the log density (m,) of an estimate whose scale and bandwidth depend on the data.
 
-    The arguments are those of :func:`data_scale`, :func:`bandwidth_factor` and
-    :func:`gaussian_log_density`; ``counts`` tells whether weights count repetitions.
+    The arguments are those of :func:`data_scale` and :func:`gaussian_log_density`; ``number`` is
+    the factor for the rule "number"; ``counts`` tells whether weights count repetitions.
     """
     size = counted_size(weights) if counts else size_of_shares(weights)
     scale = data_scale(x, weights, size, unit, covariance)
-    factor = bandwidth_factor(rule, x, weights, scale, size, number)
+    factor = number
+    if rule == "scott":
+        factor = scott_bandwidth(size, x.shape[1])
+    elif rule != "number":
+        factor = silverman_bandwidth(size, x.shape[1])
+        if rule == "cv":
+            grid = factor * jnp.asarray(_GRID, x.dtype)
+            factor = cross_validated_bandwidth(x, weights, scale, grid)
     return gaussian_log_density(x, weights, factor * scale, x_new)
 
 

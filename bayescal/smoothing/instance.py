@@ -216,9 +216,7 @@ def _compiled(
 
 
 def soften(
-    y: Int[np.ndarray, " rows"],
-    eps: Float[np.ndarray, " 2"],
-    log_odds: Float[np.ndarray, " rows"],
+    y: Int[np.ndarray, " rows"], eps: Float[np.ndarray, " 2"], log_odds: Float[np.ndarray, " rows"]
 ) -> Float[np.ndarray, " rows"]:
     """Compute targets from the smoothing factors of the classes 0 and 1 and log f+ - log f-."""
     small = np.exp(-np.abs(log_odds))

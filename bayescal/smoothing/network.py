@@ -62,19 +62,10 @@ def network_instance_targets(
     Notes
     -----
     The reference uses :math:`f'_k = u f_k - q` with a scale u and a shift q to be tuned. Only
-    ratios of f' matter, so this is an offset that depends on the row,
-
-    .. math:: c = \min_l f_l - q / u.
-
-    - If q is the minimum of the scaled logits, c = 0 for every u.
-    - If q is the minimum of the logits, as printed, :math:`c = (1 - 1/u) \min_l f_l`, which is
-      negative for u > 1 if a logit is negative. Then f' is negative too, contrary to its purpose,
-      and the targets are not probabilities.
-    - The reference's published code subtracts the minimum of the scaled logits if it is negative:
-      :math:`c = \max(\min_l f_l, 0)` for every u.
-
-    So u tunes nothing and is absent here; ``offset`` is one non-negative c for all rows. The
-    minimum is always subtracted, even if all logits are positive.
+    ratios of f' matter, so this is an offset :math:`c = \min_l f_l - q / u` that depends on the
+    row: zero for every u if q is the minimum of the scaled logits. If q is the minimum of the
+    logits, as printed, c may be negative, and the targets are then not probabilities. So u tunes
+    nothing and is absent here; ``offset`` is one non-negative c for all rows.
 
     References
     ----------

@@ -13,7 +13,7 @@ from bayescal import metrics
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.predictions import Reading
 from bayescal.evaluation import _evaluate, _findings
-from bayescal.evaluation._proportions import sum_by_class, worst_proportion
+from bayescal.evaluation._events import sum_by_class, worst_proportion
 
 
 def draw_binary(n: int = 600) -> tuple[np.ndarray, np.ndarray]:

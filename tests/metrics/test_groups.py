@@ -21,7 +21,8 @@ from bayescal.metrics.uncertainty import measured as _measured
 from bayescal.metrics.uncertainty.calibration_tests import Spiegelhalter
 from bayescal.metrics.uncertainty.consistency import Consistency
 from bayescal.metrics.uncertainty.groups import GroupedSums, grouped
-from bayescal.metrics.uncertainty.measured import MeasuredMetric, measure, prepare
+from bayescal.metrics.uncertainty.measured import MeasuredMetric, prepare
+from bayescal.metrics.uncertainty.ranking import measure
 from bayescal.metrics.uncertainty.replicates import error_by_chance, replicate
 
 Array = np.ndarray

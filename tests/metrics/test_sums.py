@@ -11,7 +11,6 @@ import pytest
 from bayescal import metrics
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.predictions import Predictions, Reading
-from bayescal.metrics.kernels.skce import KernelError
 from bayescal.metrics.registry import METRICS, streamed
 from bayescal.metrics.sums import (
     Metric,
@@ -102,21 +101,6 @@ def test_jax_under_vmap_equals_numpy(
     checked = (as_predictions(data.probs, data.y, weight, reading) for weight in weights)
     expected = [compute(metric, predictions) for predictions in checked]
     np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-11)
-
-
-@pytest.mark.parametrize("estimator", ["unbiased", "biased", "linear"])
-@pytest.mark.parametrize("distance", ["total_variation", "euclidean"])
-def test_kernel_error_under_vmap(estimator: str, distance: str, x64: None) -> None:
-    """Check positive weights only, since zero weights would change the pairs of "linear"."""
-    metric = KernelError(estimator, "gaussian", distance, 0.3)
-    data = make_predictions(4)
-    weights = np.stack([np.full(60, 2.0), np.random.default_rng(0).exponential(size=60)])
-    arrays = [jnp.asarray(a) for a in (data.probs, data.y)]
-    result = jax.jit(jax.vmap(lambda w: compute(metric, Predictions(*arrays, w, data.eps), jnp)))(
-        jnp.asarray(weights)
-    )
-    expected = [compute(metric, data._replace(weights=w)) for w in weights]
-    np.testing.assert_allclose(result, expected, rtol=1e-10)
 
 
 def test_maps_over_methods_and_data_sets(x64: None) -> None:

@@ -24,7 +24,7 @@ from bayescal.data.order.cumulative import (
 from bayescal.data.predictions import Classes, Inputs, Outcomes, Predictions, Reading
 from bayescal.metrics.calibration.ece import KINDS, Kind, make_ece
 from bayescal.metrics.calibration.mass import CellHistogram, OrderedMetric
-from bayescal.metrics.sums import BinMetric, Group, Piece, compute
+from bayescal.metrics.sums import BinMetric, Group, PerDraw, Piece, compute
 
 CumulativeKind = Literal["max", "range"]
 CUMULATIVE_KINDS = "max", "range"
@@ -157,19 +157,15 @@ class CumulativeError(OrderedMetric):
         return CumulativeHistogram(self, cells, borders)
 
     def compute(self, data: Predictions, xp: ModuleType) -> Float[Array, ""]:
-        groups = (group for group in self.split(data, xp) if len(group[0]))
-        return self.combine(xp.stack([excursions(*group, xp) for group in groups], axis=1), xp)
+        parts = [excursions(*group, xp) for group in self.filled(data, xp)]
+        return self.combine(xp.stack(parts, axis=1), xp)
 
     def compute_in_blocks(self, data: PredictionBlocks) -> float:
         return float(self.combine(excursions_of_blocks(self.split, self.groups, data)))
 
-    def compute_many(
-        self, data: Predictions, factors: Shaped[np.ndarray, "rows draws"]
-    ) -> Float[np.ndarray, " draws"]:
+    def compute_many(self, data: Predictions, factors: Shaped[np.ndarray, "rows draws"]) -> PerDraw:
         weights = factors if data.whole else factors * data.weights[:, None]
-        # Split row numbers instead of weights.
-        numbered = data._replace(weights=np.arange(len(data.y)))
-        groups = (group for group in self.split(numbered, np) if len(group[0]))
+        groups = self.numbered(data)
         parts = [excursions_of_many(p, observed, weights[rows]) for p, observed, rows in groups]
         return self.combine(np.stack(parts, axis=1))
 

@@ -60,10 +60,9 @@ def debiased_ece(
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k), or Blocks
-        P(y = 1) for two classes, or class probabilities in rows.
-    y : array of shape (n,)
-        Labels 0, ..., k - 1, or any other values (see ``classes``).
+    probs, y, classes, inputs
+        Probabilities (n,) or (n, k), or Blocks, labels (n,), and how they are read, as for
+        :func:`log_loss`.
     bins : int, default 15
         Number of bins.
     binning : {"equal_mass", "equal_width"}
@@ -78,8 +77,6 @@ def debiased_ece(
     weights : array of shape (n,), optional
         Non-negative row weights. Integers are counts, equal to repeating rows. For other weights
         the number of rows in a bin is :math:`(\sum w)^2 / \sum w^2`.
-    classes, inputs : optional
-        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------
@@ -169,19 +166,13 @@ def debiased_error(
     gap = others[0] / divisor - others[1] / divisor
     proportions = mass / mass.sum(-1, keepdims=True)
     repeated = size > 1 + SLACK
-    predicted_variance = predicted * (1 - predicted)
-    observed_variance = observed * (1 - observed)
+    freedom = xp.where(repeated, size - 1 if norm == 2 else size, 1)
+    variance = xp.where(repeated, observed * (1 - observed) / freedom, predicted * (1 - predicted))
     if norm == 2:
-        variance = xp.where(
-            repeated, observed_variance / xp.where(repeated, size - 1, 1), predicted_variance
-        )
         mean = (proportions * (gap**2 - variance)).sum(-1)
         if signed:
             return mean
         return xp.where(mean > 0, xp.sqrt(xp.where(mean > 0, mean, 1)), 0)
-    variance = xp.where(
-        repeated, observed_variance / xp.where(repeated, size, 1), predicted_variance
-    )
     deviation = xp.sqrt(xp.where(variance > 0, variance, 1))
     z = xp.abs(gap) / deviation
     erf = np.vectorize(math.erf, otypes=[float]) if xp is np else special.erf

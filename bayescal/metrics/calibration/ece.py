@@ -268,15 +268,15 @@ class _Binned(BinMetric):
 
     def split(self, data: Predictions, xp: ModuleType) -> Iterator[Group]:
         events = find_events(data, self.kind, self.ranks, xp)
-        single = events.predicted.ndim == 1
-        for j in range(1 if single else events.predicted.shape[1]):
-            predicted = events.predicted if single else events.predicted[:, j]
-            happened = events.happened if single else events.happened & (events.part == j)
-            observed = happened.astype(predicted.dtype)
+        columns = (slice(None), None) if events.predicted.ndim == 1 else ...
+        by_part = events.predicted[columns]
+        for j in range(by_part.shape[1]):
+            predicted = by_part[:, j]
+            observed = (events.happened & (events.part == j)).astype(predicted.dtype)
             if events.label is None:
                 yield predicted, observed, data.weights
                 continue
-            label = events.label if single else events.label[:, j]
+            label = events.label[columns][:, j]
             for code in range(self.labels):
                 rows = label == code
                 if xp is np:
@@ -367,14 +367,14 @@ def find_events(data: Predictions, kind: str, ranks: int, xp: ModuleType) -> Eve
     probs, y = data.probs, data.y
     if kind == "binary":
         predicted = probs if probs.ndim == 1 else probs[:, 1]
-        return Events(predicted, None, y == 1, y)
+        return Events(predicted, None, y == 1, xp.broadcast_to(0, y.shape))
     probs = as_rows(probs, xp)
     if kind == "classwise":
         return Events(probs, None, xp.ones(y.shape, bool), y)
     if ranks == 1:
         confidence, label = largest(probs, xp)
         by_label = label if kind in _BY_LABEL else None
-        return Events(confidence, by_label, label == y, y)
+        return Events(confidence, by_label, label == y, xp.broadcast_to(0, y.shape))
     order = xp.argsort(-probs, axis=1, stable=True)[:, :ranks]
     hit = order == y[:, None]
     predicted = xp.take_along_axis(probs, order, axis=1)

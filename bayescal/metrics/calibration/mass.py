@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from types import ModuleType
@@ -13,7 +14,7 @@ import numpy as np
 from bayescal._core.arrays import AnyArray, Array
 from bayescal._core.binning import cut_cells, equal_mass_sums, shift_bound
 from bayescal._core.lazy import jax, jnp
-from bayescal._core.shapes import Bool, Float, Shaped
+from bayescal._core.shapes import Float, Shaped
 from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.order.equal_mass import mass_sums, mass_sums_of_blocks
 from bayescal.data.predictions import Predictions
@@ -22,11 +23,17 @@ from bayescal.metrics.calibration.mass_many import mass_sums_many
 from bayescal.metrics.sums import (
     BinMetric,
     DirectMetric,
+    Group,
+    ManySums,
+    PerDraw,
     Piece,
     SumMetric,
     as_predicted,
     size_pieces,
 )
+
+#: Sums over bins of equal mass (3, bins) in one program, which all groups share.
+_device_mass_sums = jax.jit(partial(equal_mass_sums, xp=jnp), static_argnums=3)
 
 
 class OrderedMetric(BinMetric, DirectMetric):
@@ -35,6 +42,14 @@ class OrderedMetric(BinMetric, DirectMetric):
     @abstractmethod
     def histogram(self, cells: int = 4096, borders: np.ndarray | None = None) -> CellHistogram:
         """Make the approximation from sums over cells of equal width, or with these borders."""
+
+    def filled(self, data: Predictions, xp: ModuleType = np) -> Iterator[Group]:
+        """Yield the rows of each group that has rows."""
+        return (group for group in self.split(data, xp) if len(group[0]))
+
+    def numbered(self, data: Predictions) -> Iterator[Group]:
+        """Yield the rows of each group that has rows, with their numbers instead of weights."""
+        return self.filled(data._replace(weights=np.arange(len(data.y))))
 
 
 class MassMetric(OrderedMetric):
@@ -58,8 +73,8 @@ class MassMetric(OrderedMetric):
         ratio = xp.where(whole, 1, weights.sum() / (weights**2).sum())
         least = self.least(ratio)
         sums_of = mass_sums if xp is np else _device_mass_sums
-        groups = (group for group in self.split(data, xp) if len(group[0]))
-        sums = [sums_of(*group, self.bins, whole, least) for group in groups]
+        groups = self.filled(data, xp)
+        sums = [sums_of(*group, self.bins, whole, least=least) for group in groups]
         return xp.concatenate(sums, axis=1), ratio
 
     def histogram(self, cells: int = 4096, borders: np.ndarray | None = None) -> CellHistogram:
@@ -72,33 +87,15 @@ class MassMetric(OrderedMetric):
         sums = mass_sums_of_blocks(self.split, self.groups, self.bins, data, self.least)
         return float(self.finish(*sums, np))
 
-    def compute_many(
-        self, data: Predictions, factors: Shaped[np.ndarray, "rows draws"]
-    ) -> Float[np.ndarray, " draws"]:
+    def compute_many(self, data: Predictions, factors: Shaped[np.ndarray, "rows draws"]) -> PerDraw:
         weights = factors if data.whole else factors * data.weights[:, None]
-        # Split row numbers instead of weights.
-        numbered = data._replace(weights=np.arange(len(data.y)))
-        groups = [group for group in self.split(numbered, np) if len(group[0])]
         ratios = np.ones(factors.shape[1])
         if not data.whole:
             ratios = weights.sum(axis=0) / (data.weights**2 @ factors)
         least = self.least(ratios)
-        parts = [mass_sums_many(*group, weights, self.bins, data.whole, least) for group in groups]
-        sums = np.concatenate(parts, axis=2)
-        return np.asarray(self.finish(sums, ratios[:, None], np))
-
-
-@partial(jax.jit, static_argnums=3)
-def _device_mass_sums(
-    predicted: Float[jax.Array, " rows"],
-    observed: Float[jax.Array, " rows"],
-    weights: Float[jax.Array, " rows"],
-    bins: int,
-    whole: Bool[jax.Array, ""],
-    least: Float[jax.Array, ""] | None = None,
-) -> Float[jax.Array, "3 bins"]:
-    """Sum over bins of equal mass (3, bins) in one program, which all groups share."""
-    return jnp.asarray(equal_mass_sums(predicted, observed, weights, bins, whole, jnp, least))
+        options = weights, self.bins, data.whole, least
+        parts = [mass_sums_many(*group, *options) for group in self.numbered(data)]
+        return np.asarray(self.finish(np.concatenate(parts, axis=2), ratios[:, None], np))
 
 
 @dataclass(frozen=True)
@@ -130,9 +127,7 @@ class CellHistogram(SumMetric, ABC):
         cells = self.width_cells if self.borders is None else self.borders
         return self.metric.by_cell(data, cells, xp)
 
-    def calibrated(
-        self, sums: Float[np.ndarray, "*sets sums cells"]
-    ) -> Float[np.ndarray, "*sets sums cells"]:
+    def calibrated(self, sums: ManySums) -> ManySums:
         return as_predicted(sums)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -10,6 +10,8 @@ from bayescal._core.binning import SLACK, begins_tie, mass_borders, nearer_end, 
 from bayescal._core.shapes import Bool, Float, Int, Shaped
 from bayescal.data.order.equal_rows import is_first
 
+#: Arrays by their axes.
+PerBorder: TypeAlias = 'Float[np.ndarray, " draws *borders"]'
 #: Rows of a bucket, unless more are tied.
 _BUCKET = 32
 
@@ -72,11 +74,7 @@ def mass_sums_many(
     return np.diff(np.swapaxes(at_border, 0, 1), axis=2)
 
 
-def _fraction_below(
-    missing: Float[np.ndarray, " draws *borders"],
-    extent: Float[np.ndarray, " draws *borders"],
-    slack: Float[np.ndarray, " draws *ones"] | None,
-) -> Float[np.ndarray, " draws *borders"]:
+def _fraction_below(missing: PerBorder, extent: PerBorder, slack: np.ndarray | None) -> PerBorder:
     """Compute the fraction of tied rows below a border; all or none of them, with slack."""
     if slack is not None:
         return nearer_end(missing, extent, slack)

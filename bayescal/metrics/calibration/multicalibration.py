@@ -77,19 +77,14 @@ def multicalibration_error(
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k)
-        P(y = 1) for two classes, or class probabilities in rows.
-    y : array of shape (n,)
-        Labels 0, ..., k - 1, or any other values (see ``classes``).
+    probs, y, weights, classes, inputs
+        Probabilities (n,) or (n, k), labels (n,), row weights (n,), and how they are read, as for
+        :func:`ece`.
     groups : array or data frame of shape (n, g)
         True (or 1) where a row belongs to a group. A data frame gives names. Or text (n,), the
         name of the group of each row.
     bins, binning, kind, k, norm : optional
         Options of :func:`ece`. Bins of equal mass are computed within each group.
-    weights : array of shape (n,), optional
-        Non-negative row weights.
-    classes, inputs : optional
-        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

@@ -24,7 +24,7 @@ from bayescal.metrics.kernels.fourier import (
     split_nodes,
     transform,
 )
-from bayescal.metrics.sums import Piece, SumMetric, compute, size_pieces, sizes
+from bayescal.metrics.sums import ManySums, Piece, SumMetric, compute, size_pieces, sizes
 
 #: Minimum standard deviation of a kernel, in cells.
 _MIN_WIDTH = 4
@@ -61,10 +61,9 @@ def kde_ece(
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k), or Blocks
-        P(y = 1) for two classes, or class probabilities in rows.
-    y : array of shape (n,)
-        Labels 0, ..., k - 1, or any other values (see ``classes``).
+    probs, y, classes, inputs
+        Probabilities (n,) or (n, k), or Blocks, labels (n,), and how they are read, as for
+        :func:`log_loss`.
     kind : {"binary", "confidence"}, optional
         What is predicted: P(y = 1), or the largest probability. By default "binary" for two
         classes and "confidence" for more.
@@ -77,8 +76,6 @@ def kde_ece(
     weights : array of shape (n,), optional
         Non-negative row weights. Integers are counts; for other weights, n in the rule is
         :math:`(\sum w)^2 / \sum w^2`.
-    classes, inputs : optional
-        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------
@@ -159,9 +156,7 @@ class DensityError(SumMetric):
     def value(self, sums: Float[Array, "7 nodes"], xp: ModuleType) -> Float[Array, ""]:
         return self._norm(sums, self._factors(sums[2:, 0], xp), xp)
 
-    def calibrated(
-        self, sums: Float[np.ndarray, "*sets 7 nodes"]
-    ) -> Float[np.ndarray, "*sets 7 nodes"]:
+    def calibrated(self, sums: ManySums) -> ManySums:
         result = sums.copy()
         result[..., 1, :] = sums[..., 0, :] * np.arange(GRID + 1) / GRID
         return result

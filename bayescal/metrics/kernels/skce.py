@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias
 
 import numpy as np
 
-from bayescal._core.arrays import AnyArray, Array, ArrayLike
-from bayescal._core.lazy import jax, jnp
+from bayescal._core.arrays import Array, ArrayLike
 from bayescal._core.numerics import ignoring_underflow
 from bayescal._core.shapes import Float, Shaped
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_choice, check_positive
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading, as_rows
-from bayescal.data.weights import are_counts
 from bayescal.metrics.kernels.distances import lengths, median_distance, over_pairs, residuals
 from bayescal.metrics.sums import DirectMetric, compute
 
 #: Arrays by their axes.
 PerSet: TypeAlias = 'Float[np.ndarray, " sets"]'
-
-A = TypeVar("A", bound=Array)
 #: Pairs of a block that is multiplied by many columns.
 _WIDE_BLOCK = 1 << 21
 #: Outcomes that are drawn at once: 32 MiB.
@@ -149,61 +145,32 @@ class KernelError(DirectMetric):
         return 0.0 if self.estimator == "biased" else -2.0, 2.0
 
     def compute(self, data: Predictions, xp: ModuleType) -> Float[Array, ""]:
-        weights = data.weights
-        if self.estimator == "linear":
-            n = len(weights) // 2 * 2
-            pairs = weights[0:n:2] * weights[1:n:2]
-            return (pairs * self.pairs(data, xp)).sum() / _positive(pairs.sum(), xp)
-        if xp is np:
-            all_pairs = self.quadratic_forms(data, weights[:, None])[0]
-        else:
-            probs, weighted = as_rows(data.probs, jnp), residuals(data, jnp) * weights[:, None]
-
-            def sum_over_row(
-                row: tuple[Float[jax.Array, " classes"], Float[jax.Array, " classes"]],
-            ) -> Float[jax.Array, ""]:
-                point, weighted_residual = row
-                similarity = self.similarity(lengths(point - probs, self.distance, jnp), jnp)
-                return similarity @ (weighted @ weighted_residual)
-
-            all_pairs = jax.lax.map(sum_over_row, (probs, weighted), batch_size=16).sum()
-        total = weights.sum()
-        if self.estimator == "biased":
-            return all_pairs / total**2
-        whole = are_counts(weights, xp)
-        diagonal_weights = xp.where(whole, weights, weights**2)
-        all_pairs -= diagonal_weights @ self.diagonal(data, xp)
-        return _of_pairs(all_pairs, total**2, diagonal_weights.sum(), xp)
+        if self.estimator != "linear":
+            return self.compute_many(data, np.ones((len(data.y), 1)))[0]
+        n = len(data.weights) // 2 * 2
+        products = data.weights[0:n:2] * data.weights[1:n:2]
+        return products @ self.pairs(data) / (products.sum() or 1.0)
 
     def compute_many(self, data: Predictions, factors: Shaped[np.ndarray, "rows sets"]) -> PerSet:
         if self.estimator == "linear":
             return super().compute_many(data, factors)
         weights = factors * data.weights[:, None]
+        with_itself = weights if data.whole else weights * data.weights[:, None]
         all_pairs = self.quadratic_forms(data, weights)
-        total = weights.sum(axis=0)
-        if self.estimator == "biased":
-            return all_pairs / total**2
-        diagonal_weights = factors * (
-            data.weights[:, None] if data.whole else data.weights[:, None] ** 2
-        )
-        return _of_pairs(
-            all_pairs - self.diagonal(data) @ diagonal_weights,
-            total**2,
-            diagonal_weights.sum(axis=0),
-            np,
-        )
+        diagonal = self.diagonal(data) @ with_itself
+        return self._mean(all_pairs, diagonal, weights.sum(axis=0), with_itself.sum(axis=0))
 
-    def pairs(self, data: Predictions, xp: ModuleType = np) -> Float[Array, " pairs"]:
+    def pairs(self, data: Predictions) -> Float[np.ndarray, " pairs"]:
         """Compute h for rows 1 and 2, rows 3 and 4, and so on."""
-        probs, residual = as_rows(data.probs, xp), residuals(data, xp)
+        probs, residual = as_rows(data.probs), residuals(data)
         n = len(probs) // 2 * 2
         first, second = slice(0, n, 2), slice(1, n, 2)
-        gaps = lengths(probs[first] - probs[second], self.distance, xp)
-        return self.similarity(gaps, xp) * (residual[first] * residual[second]).sum(axis=1)
+        gaps = lengths(probs[first] - probs[second], self.distance, np)
+        return self.similarity(gaps) * (residual[first] * residual[second]).sum(axis=1)
 
-    def diagonal(self, data: Predictions, xp: ModuleType = np) -> Float[AnyArray, " rows"]:
+    def diagonal(self, data: Predictions) -> Float[np.ndarray, " rows"]:
         """Compute h for each row with itself."""
-        return (residuals(data, xp) ** 2).sum(axis=1)
+        return (residuals(data) ** 2).sum(axis=1)
 
     def quadratic_forms(self, data: Predictions, factors: Float[np.ndarray, "rows sets"]) -> PerSet:
         """Compute the sums over all ordered pairs of h times both factors."""
@@ -228,12 +195,21 @@ class KernelError(DirectMetric):
             forms = self._forms(probs, excess.transpose(1, 2, 0).reshape(n, -1))
             pairs.append(forms.reshape(-1, len(drawn)).sum(axis=0))
             diagonal.append(np.einsum("snk,nk->s", drawn, squares))
-        total, all_pairs = weights.sum(), np.concatenate(pairs)
+        sums = np.concatenate(pairs), np.concatenate(diagonal)
+        return self._mean(*sums, weights.sum(), scale @ weights)
+
+    def _mean(
+        self, all_pairs: PerSet, diagonal: PerSet, total: PerSet | float, removed: PerSet | float
+    ) -> PerSet:
+        """Divide sums over pairs by their weight; "unbiased" removes each row with itself.
+
+        The mean is zero if rounding alone leaves any weight.
+        """
         if self.estimator == "biased":
             return all_pairs / total**2
-        all_pairs -= np.concatenate(diagonal)
-        removed = np.full_like(all_pairs, scale @ weights)
-        return _of_pairs(all_pairs, np.full_like(all_pairs, total**2), removed, np)
+        remaining = total**2 - removed
+        nonzero = remaining > 1e-12 * total**2
+        return np.where(nonzero, all_pairs - diagonal, 0) / np.where(nonzero, remaining, 1)
 
     def _forms(
         self,
@@ -244,7 +220,7 @@ class KernelError(DirectMetric):
         """Compute the sums over all ordered pairs of both entries times the kernel or h."""
 
         def sum_block(first: int, last: int, gaps: Float[np.ndarray, "block later"]) -> PerSet:
-            terms = self.similarity(gaps, np)
+            terms = self.similarity(gaps)
             if residual is not None:
                 terms *= residual[first:last] @ residual[first:].T
             # A pair with a later row also stands for the reversed pair.
@@ -255,22 +231,7 @@ class KernelError(DirectMetric):
         size = _WIDE_BLOCK if count > 8 else None
         return sum(over_pairs(probs, self.distance, sum_block, size), np.zeros(count))
 
-    def similarity(self, gaps: Float[A, " *pairs"], xp: ModuleType) -> Float[A, " *pairs"]:
+    def similarity(self, gaps: Float[np.ndarray, " *pairs"]) -> Float[np.ndarray, " *pairs"]:
         """Compute the kernel at given distances."""
         scaled = gaps / self.bandwidth
-        return xp.exp(-scaled) if self.kernel == "exponential" else xp.exp(-(scaled**2) / 2)
-
-
-def _of_pairs(
-    value: Float[A, " *sets"],
-    total: Float[A, " *sets"],
-    diagonal: Float[A, " *sets"],
-    xp: ModuleType,
-) -> Float[A, " *sets"]:
-    """Divide a sum over pairs by their weight; zero if rounding alone leaves any weight."""
-    nonzero = total - diagonal > 1e-12 * total
-    return xp.where(nonzero, value, 0.0) / xp.where(nonzero, total - diagonal, 1)
-
-
-def _positive(value: A, xp: ModuleType) -> A:
-    return xp.where(value > 0, value, 1)
+        return np.exp(-scaled) if self.kernel == "exponential" else np.exp(-(scaled**2) / 2)

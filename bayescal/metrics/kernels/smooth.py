@@ -28,7 +28,7 @@ from bayescal.metrics.kernels.fourier import (
     split_nodes,
     transform,
 )
-from bayescal.metrics.sums import Piece, SumMetric, compute
+from bayescal.metrics.sums import ManySums, Piece, SumMetric, compute
 
 #: Arrays by their axes.
 PerSet: TypeAlias = 'Float[np.ndarray, " sets"]'
@@ -150,9 +150,7 @@ class SmoothError(SumMetric):
         # Newton's step only changes the derivative, to that of the fixed point.
         return width + (value - width) / (1 - jax.lax.stop_gradient(slope))
 
-    def calibrated(
-        self, sums: Float[np.ndarray, "*sets 2 nodes"]
-    ) -> Float[np.ndarray, "*sets 2 nodes"]:
+    def calibrated(self, sums: ManySums) -> ManySums:
         return sums * np.array([[0.0], [1.0]])
 
     def values(self, sums: Float[np.ndarray, "sets 2 nodes"], steps: int = 1) -> PerSet:

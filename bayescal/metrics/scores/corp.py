@@ -70,10 +70,9 @@ def corp(
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k)
-        P(y = 1) for two classes, or class probabilities in rows.
-    y : array of shape (n,)
-        Labels 0, ..., k - 1, or any other values (see ``classes``).
+    probs, y, weights, classes, inputs
+        Probabilities (n,) or (n, k), labels (n,), row weights (n,), and how they are read, as for
+        :func:`log_loss`.
     score : {"brier", "log_loss"}
         The squared distance of prediction and outcome, or the logarithmic loss in nats.
     kind : {"binary", "confidence"}, optional
@@ -82,10 +81,6 @@ def corp(
     eps : float, optional
         Distance from 0 and 1 at which probabilities are clipped for "log_loss", as in
         :func:`log_loss`.
-    weights : array of shape (n,), optional
-        Non-negative row weights; only their ratios matter.
-    classes, inputs : optional
-        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

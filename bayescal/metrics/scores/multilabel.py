@@ -119,21 +119,13 @@ def multilabel_ecce(
 
     Parameters
     ----------
-    probs : array of shape (n, l), or list of l arrays of shape (n, 2), or Blocks
-        Probability of each label for each row; or of its absence and presence, as scikit-learn
-        gives it.
-    y : array or sparse matrix of shape (n, l)
-        1 where a row has the label, else 0, of any type.
+    probs, y, weights, classes, inputs
+        Probabilities (n, l) or Blocks, labels (n, l), row weights (n,), and how they are read, as
+        for :func:`multilabel_ece`.
     kind : {"max", "range"}
         See :func:`ecce`.
     average : {"total", "weighted", "mean"}
         How the errors of labels are added, see :func:`multilabel_ece`.
-    weights : array of shape (n,), optional
-        Non-negative weights of rows.
-    classes : sequence of l names, optional
-        Names of the columns in order. Data frame columns with these names may have any order.
-    inputs : {"probs", "logits"}
-        Whether ``probs`` are probabilities or the log odds of each label.
 
     Returns
     -------
@@ -144,11 +136,6 @@ def multilabel_ecce(
     ------
     TypeError, ValueError
         If :func:`multilabel_ece` would raise, or for unknown kinds.
-
-    References
-    ----------
-    I. Arrieta-Ibarra, P. Gujral, J. Tannen, M. Tygert and C. Xu (2022), Metrics of calibration for
-    probabilistic predictions.
 
     Examples
     --------
@@ -178,19 +165,11 @@ def hamming_loss(
 
     Parameters
     ----------
-    probs : array of shape (n, l), or list of l arrays of shape (n, 2), or Blocks
-        Probability of each label for each row; or of its absence and presence, as scikit-learn
-        gives it.
-    y : array or sparse matrix of shape (n, l)
-        1 where a row has the label, else 0, of any type.
+    probs, y, weights, classes, inputs
+        Probabilities (n, l) or Blocks, labels (n, l), row weights (n,), and how they are read, as
+        for :func:`multilabel_ece`.
     threshold : float, default 0.5
         t above, strictly between 0 and 1: a label is predicted where its probability is larger.
-    weights : array of shape (n,), optional
-        Non-negative weights of rows; only their ratios matter.
-    classes : sequence of l names, optional
-        Names of the columns in order. Data frame columns with these names may have any order.
-    inputs : {"probs", "logits"}
-        Whether ``probs`` are probabilities or the log odds of each label.
 
     Returns
     -------

@@ -101,7 +101,7 @@ def log_loss(
 
 def for_log_loss(reading: Reading, eps: object) -> Reading:
     """Read both classes if logarithms are clipped so late that 1 - p would lose a small p."""
-    if isinstance(eps, Real) and eps < EPS:
+    if isinstance(eps, Real) and eps < EPS and reading.second:
         return replace(reading, second=False, both=reading.inputs == "logits")
     return reading
 

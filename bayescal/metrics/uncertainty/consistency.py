@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import ModuleType
-from typing import NamedTuple
 
 import numpy as np
 
@@ -30,19 +29,6 @@ _SIDE, _BINS = 64 << 7, 64
 _DECIMALS = 1e6
 #: Numbers of some draws that are held at once: 32 MiB.
 _ELEMENTS = 1 << 22
-
-
-class PredictionCells(NamedTuple):
-    """Cells (m,) that hold rows, in ascending order.
-
-    ``squares`` times p (1 - p) is the variance of ``happened``: sums of squared weights, or of
-    weights that are counts.
-    """
-
-    predicted: np.ndarray
-    mass: np.ndarray
-    happened: np.ndarray
-    squares: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -64,22 +50,23 @@ class Consistency(SumMetric):
 
     @property
     def _bins(self) -> int:
-        return (
-            getattr(self.metric, "cells", 1) if self._bin(np.array([0.5]), EPS) is not None else 1
-        )
+        """Number of the metric's bins, if they are few, else 1."""
+        cells = self.metric.cells if isinstance(self.metric, SumMetric) else 1
+        return cells if cells <= _BINS else 1
 
     @property
     def cells(self) -> int:
         return (2 * (_SIDE + self.strips) - 1) * self._bins
 
-    def _bin(self, predicted: np.ndarray, precision: float) -> np.ndarray | None:
-        """Return the bin (n,) of each prediction; None if the metric has no few bins."""
-        if not isinstance(self.metric, SumMetric) or self.metric.cells > _BINS:
-            return None
+    def _bin(self, predicted: np.ndarray, precision: float) -> np.ndarray:
+        """Find the bin (n,) of each prediction; 0 if the metric does not have a few bins."""
         ones = np.ones(len(predicted))
-        data = Predictions(predicted, ones.astype(int), ones, EPS, None, precision)
-        cell = self.metric.pieces(data, np)[0].cell
-        return cell if isinstance(cell, np.ndarray) and cell.ndim == 1 else None
+        if isinstance(self.metric, SumMetric) and self._bins > 1:
+            data = Predictions(predicted, ones.astype(int), ones, EPS, None, precision)
+            cell = self.metric.pieces(data, np)[0].cell
+            if isinstance(cell, np.ndarray) and cell.ndim == 1:
+                return cell
+        return np.zeros(len(predicted), int)
 
     def pieces(self, data: Predictions, xp: ModuleType) -> tuple[Piece, ...]:
         cell = np.clip(relative_cell(data.probs) - MIDDLE, -_SIDE, _SIDE) + _SIDE
@@ -89,17 +76,19 @@ class Consistency(SumMetric):
                 for p in (data.probs, 1 - data.probs)
             )
             cell = cell + lower + self.strips - 1 - upper
-        bin_index = self._bin(data.probs, data.precision)
-        if bin_index is not None:
-            cell = cell * self._bins + bin_index
+        cell = cell * self._bins + self._bin(data.probs, data.precision)
         values = None, data.probs, data.y.astype(float), data.weights
         return tuple(Piece(cell, value) for value in values)
 
     def width(self, columns: int) -> int:
         return 1
 
-    def points(self, sums: Array) -> PredictionCells:
-        """Return the cells that hold rows, with their mean predictions."""
+    def points(self, sums: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Compute mean prediction, weight, and outcomes of the cells that hold rows, ascending.
+
+        The fourth array times p (1 - p) is the variance of the outcomes: sums of squared weights,
+        or of weights that are counts.
+        """
         used = np.flatnonzero(sums[0])
         mass, predicted, happened, squares = sums[:, used]
         mean = np.minimum(predicted / mass, 1)
@@ -110,12 +99,9 @@ class Consistency(SumMetric):
             np.abs(mean - decimal) <= np.where(single, SINGLE, 1e-12) * mean, decimal, mean
         )
         for nudge in (-1e-12, 1e-12, -4 * SINGLE, 4 * SINGLE):
-            bin_index = self._bin(mean, EPS)
-            if bin_index is not None:
-                mean = np.where(
-                    bin_index == used % self._bins, mean, predicted / mass * (1 + nudge)
-                )
-        return PredictionCells(np.clip(mean, 0, 1), mass, happened, mass if self.whole else squares)
+            inside = self._bin(mean, EPS) == used % self._bins
+            mean = np.where(inside, mean, predicted / mass * (1 + nudge))
+        return np.clip(mean, 0, 1), mass, happened, mass if self.whole else squares
 
     def value(self, sums: Array, xp: ModuleType) -> Array:
         mean, mass, happened, squares = self.points(sums)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
-from typing import Literal, NamedTuple, Self
+from typing import Literal, Self
 
 import numpy as np
 
@@ -74,10 +74,9 @@ def ecce_test(
 
     Parameters
     ----------
-    probs : array of shape (n,) or (n, k), or Blocks
-        P(y = 1) for two classes, or class probabilities in rows.
-    y : array of shape (n,), optional
-        Labels 0, ..., k - 1, or any other values (see ``classes``).
+    probs, y, classes, inputs
+        Probabilities (n,) or (n, k), or Blocks, labels (n,), and how they are read, as for
+        :func:`log_loss`.
     kind : {"max", "range"}
         See :func:`ecce`. "range" detects errors in any region; "max" is best for predictions that
         are all too high or all too low.
@@ -93,8 +92,6 @@ def ecce_test(
     weights : array of shape (n,), optional
         Non-negative row weights. Integers are counts, equal to repeating rows. A row of any other
         weight has one label, which counts with this weight.
-    classes, inputs : optional
-        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------
@@ -114,16 +111,9 @@ def ecce_test(
     among the draws. With more than 4,096 distinct predictions and weights that are counts,
     neighbors are pooled into steps of about equal variance, in the data and in the draws.
 
-    The asymptotic law is conservative except for rare events. With n independent uniform
-    predictions, 3.6 % (n = 30) to 4.9 % (10,000) of true null hypotheses have a p-value of 0.05 or
-    less by "max", and 2.8 % to 4.9 % by "range"; with multiples of 0.1 it is 3.4 % and 2.3 %, for
-    any number of rows. With predictions of mean 0.01 and 300 rows, p-values of 0.001 are three
-    times too small; "auto" simulates.
-
-    Power at the level 0.05 with 1,000 uniform predictions, in 120 simulations: if the log odds are
-    0.2 too high, 0.70 (:func:`spiegelhalter_test` 0.09, :func:`consistency_test` of "ece" 0.28); if
-    they are 1.25 times too small, 0.20 by "max" and 0.27 by "range" (0.90, 0.25); if the true
-    probability is p + 0.08 sin(6 pi p), whose errors cancel in the sum, 0.12 and 0.08 (0.38, 0.74).
+    The asymptotic law is conservative except for rare events; "auto" then simulates. The
+    explanation "How far to trust intervals and tests of metrics" has sizes, and the power beside
+    that of other tests.
 
     Blocks of at most 262,144 rows are read into memory. For more rows the statistic is exact, as in
     :func:`ecce`, and simulations use cells of 0.001 in log odds.
@@ -191,19 +181,11 @@ def _sum_cells(kind: str, data: Predictions) -> Sums:
     }
 
 
-class _Steps(NamedTuple):
-    """Steps of the cumulative differences (m,), in the order of the predictions."""
-
-    mass: np.ndarray
-    expected: np.ndarray
-    happened: np.ndarray
-    variance: np.ndarray
-
-
 class CumulativeSteps:
     """Cumulative differences of outcomes and predictions, and their law if these are calibrated.
 
-    ``whole`` weights are counts.
+    Steps are sums over tied rows, in the order of the predictions: of weights, of expected and
+    actual outcomes, and of variances. ``whole`` weights are counts.
     """
 
     def __init__(
@@ -234,22 +216,14 @@ class CumulativeSteps:
 
     def _keep(self, sums: np.ndarray, largest: float) -> None:
         """Keep steps (4, m); four times the largest variance of a row is ``largest``."""
-        self._all = _Steps(*sums)
+        self._steps = sums
+        #: Sums of weights, and of weights times (outcome - prediction), of tied rows (m,).
+        self.mass, self.differences = sums[0], sums[2] - sums[1]
         total = float(sums[3].sum())
         #: Standard deviation of the last sum.
         self.spread = math.sqrt(total)
         #: Whether steps are so many and small that the law is that of Brownian motion.
         self.brownian = max(largest, float(sums[3].max())) <= _LARGEST_PART * total
-
-    @property
-    def mass(self) -> np.ndarray:
-        """Sums of weights (m,) of tied rows."""
-        return self._all.mass
-
-    @property
-    def differences(self) -> np.ndarray:
-        """Sums of weights times (outcome - prediction) of tied rows (m,)."""
-        return self._all.happened - self._all.expected
 
     def statistic(self, kind: str) -> float:
         """Compute the greatest cumulative difference over the standard deviation of the last."""
@@ -282,38 +256,42 @@ class CumulativeSteps:
                 f"weights must be whole numbers to simulate more than {_MAX_GATHERED_ROWS:,} rows "
                 "in blocks; pass method='asymptotic' or arrays in memory"
             )
-        steps = self._all if self._rows is not None else _pooled(self._all)
         rng = generator(seed)
-        draws = self._walks if self._rows is not None else _binomial_walks
-        drawn = [_size(kind, *turns(walks)) for walks in draws(steps, resamples, rng)]
-        observed = _size(kind, *turns(steps.happened - steps.expected))
-        return np.concatenate(drawn) / self.spread, float(observed) / self.spread
+        if self._rows is not None:
+            steps, walks = self._steps, _walks_of_rows(*self._rows, resamples, rng)
+        else:
+            steps = _pooled(self._steps)
+            walks = _binomial_walks(steps, resamples, rng)
+        drawn = np.concatenate([_size(kind, *turns(part)) for part in walks])
+        observed = float(_size(kind, *turns(steps[2] - steps[1])))
+        return drawn / self.spread, observed / self.spread
 
-    def _walks(
-        self, steps: _Steps, resamples: int, rng: np.random.Generator
-    ) -> Iterator[np.ndarray]:
-        """Draw steps (b, m) of rows with weights that are no counts."""
-        assert self._rows is not None
-        order = np.argsort(self._rows[0], kind="stable")
-        predicted, weights = (values[order] for values in self._rows)
-        starts = np.flatnonzero(is_first(predicted))
-        for size in _parts(resamples, len(weights)):
-            happened = rng.random((size, len(weights))) < predicted
-            yield np.add.reduceat(weights * (happened - predicted), starts, axis=1)
+
+def _walks_of_rows(
+    predicted: np.ndarray, weights: np.ndarray, resamples: int, rng: np.random.Generator
+) -> Iterator[np.ndarray]:
+    """Draw steps (b, m) of rows with weights that are no counts."""
+    order = np.argsort(predicted, kind="stable")
+    predicted, weights = predicted[order], weights[order]
+    starts = np.flatnonzero(is_first(predicted))
+    for size in _parts(resamples, len(weights)):
+        happened = rng.random((size, len(weights))) < predicted
+        yield np.add.reduceat(weights * (happened - predicted), starts, axis=1)
 
 
 def _binomial_walks(
-    steps: _Steps, resamples: int, rng: np.random.Generator
+    steps: np.ndarray, resamples: int, rng: np.random.Generator
 ) -> Iterator[np.ndarray]:
     """Draw steps (b, m) of weights that are counts."""
-    chance = np.clip(steps.expected / steps.mass, 0, 1)
-    counts = np.rint(steps.mass).astype(np.int64)
+    mass, expected = steps[:2]
+    chance = np.clip(expected / mass, 0, 1)
+    counts = np.rint(mass).astype(np.int64)
     for size in _parts(resamples, len(chance)):
         shape = size, len(chance)
         if counts.max() == 1:
-            yield (rng.random(shape) < chance) - steps.expected
+            yield (rng.random(shape) < chance) - expected
         else:
-            yield rng.binomial(counts, chance, shape) - steps.expected
+            yield rng.binomial(counts, chance, shape) - expected
 
 
 def _parts(resamples: int, numbers: int) -> list[int]:
@@ -322,14 +300,13 @@ def _parts(resamples: int, numbers: int) -> list[int]:
     return [min(largest, resamples - first) for first in range(0, resamples, largest)]
 
 
-def _pooled(steps: _Steps) -> _Steps:
+def _pooled(steps: np.ndarray) -> np.ndarray:
     """Pool neighboring steps, of about equal variance, if there are many."""
-    if len(steps.mass) <= _MAX_STEPS:
+    if steps.shape[1] <= _MAX_STEPS:
         return steps
-    sums = np.cumsum(steps.variance)
+    sums = np.cumsum(steps[3])
     pool = np.minimum(sums / sums[-1] * _MAX_STEPS, _MAX_STEPS - 1).astype(np.intp)
-    starts = np.flatnonzero(is_first(pool))
-    return _Steps(*(np.add.reduceat(values, starts) for values in steps))
+    return np.add.reduceat(steps, np.flatnonzero(is_first(pool)), axis=1)
 
 
 def _size(kind: str, high: np.ndarray, low: np.ndarray) -> np.ndarray:

@@ -18,6 +18,7 @@ import numpy as np
 from bayescal._core.arrays import Array, ArrayLike, UserData
 from bayescal._core.binning import quantile_borders
 from bayescal._core.random.keys import generator
+from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.membership import check_clusters
 from bayescal.data.predictions import Predictions
 from bayescal.data.weights import ones
@@ -81,8 +82,14 @@ def group_sums(metric: Metric, data: Predictions, seed: int) -> GroupedSums | No
     return None if sums is None else GroupedSums.of(sums, data, seed, whole=data.whole)
 
 
-def in_clusters(data: Predictions, groups: UserData, weights: ArrayLike | None) -> Predictions:
-    """Add clusters of rows to predictions; ``weights`` are those of the user."""
+def in_clusters(
+    data: Predictions | PredictionBlocks, groups: UserData, weights: ArrayLike | None
+) -> Predictions:
+    """Add clusters of rows to predictions in memory; ``weights`` are those of the user."""
+    if isinstance(data, PredictionBlocks):
+        raise ValueError(
+            "groups must be left out for Blocks, which do not hold them; pass arrays instead"
+        )
     n = len(data.y) if weights is None else np.shape(weights)[0]
     return data._replace(clusters=check_clusters(groups, n, weights))
 
@@ -163,7 +170,6 @@ class GroupedSums:
         keys = np.random.default_rng(seed).integers(0, 1 << 63, _COPIES, np.uint64)
         for part in blocks(metric, data, columns=sums.shape[1]):
             block = data.part(part)
-            row_numbers = np.arange(first + part.start, first + part.start + len(block.y))
             pieces = metric.pieces(block, np)
             shares: Iterable[_Share]
             if one_each:
@@ -171,10 +177,11 @@ class GroupedSums:
             elif block.clusters is not None:
                 shares = _assign_groups(block.clusters, block.weights, False, keys, number)
             else:
+                row_numbers = np.arange(len(block.y)) + first + part.start
                 shares = _assign_groups(row_numbers, block.weights, whole, keys, number)
-            for rows, group, amount in shares:
+            for share in shares:
                 for row, piece in zip(sums, pieces, strict=True):
-                    _add(row.reshape(number, cells), _select_rows(piece, rows), group, amount)
+                    _add(row.reshape(number, cells), piece, *share)
         weights = data.weights
         sizes = np.array([len(weights), weights.sum(), (weights**2).sum()])
         by_group = np.moveaxis(sums.reshape(metric.rows, number, cells), 1, 0)
@@ -289,20 +296,21 @@ def _hash(number: np.ndarray, key: Array, groups: int) -> np.ndarray:
     return (z >> np.uint64(65 - groups.bit_length())).astype(np.intp)
 
 
-def _select_rows(piece: Piece, rows: slice | np.ndarray) -> Piece:
-    """Select rows of a piece."""
-    cell = piece.cell if piece.cell is None or piece.cell is ... else piece.cell[rows]
-    return Piece(cell, None if piece.value is None else piece.value[rows])
-
-
-def _add(sums: np.ndarray, piece: Piece, group: np.ndarray | None, amount: np.ndarray) -> None:
-    """Add a piece times the weights in each group to sums (groups, cells), in place."""
+def _add(
+    sums: np.ndarray,
+    piece: Piece,
+    rows: slice | np.ndarray,
+    group: np.ndarray | None,
+    amount: np.ndarray,
+) -> None:
+    """Add some rows of a piece, times their weights, to sums (groups, cells), in place."""
     if group is None:
         total = np.zeros((1, sums.shape[1]))
-        _add(total, piece, np.zeros(len(amount), np.intp), amount)
+        _add(total, piece, rows, np.zeros(len(amount), np.intp), amount)
         sums += total / len(sums)
         return
-    (cell, value), (groups, cells) = piece, sums.shape
+    cell, value = (part if part is None or part is ... else part[rows] for part in piece)
+    groups, cells = sums.shape
     if cell is ...:
         sums += sum_matrix(group, amount, groups) @ value
     elif cell is None:

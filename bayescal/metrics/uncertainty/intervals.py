@@ -12,9 +12,10 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_choice, check_count, check_level
 from bayescal.data.predictions import Classes, Inputs, Reading
+from bayescal.metrics.registry import reading_for
 from bayescal.metrics.uncertainty.groups import MANY, equal_rows_once, group_sums
 from bayescal.metrics.uncertainty.measured import Interval, prepare
-from bayescal.metrics.uncertainty.measured_blocks import measure_each
+from bayescal.metrics.uncertainty.measured_blocks import measure_models
 from bayescal.metrics.uncertainty.ranking import compare
 from bayescal.metrics.uncertainty.replicates import replicate
 
@@ -170,24 +171,17 @@ def interval(
     variance of the square grows with the error.
 
     Intervals are clipped to the range of the metric, [0, 1] for most. With fewer than ten rows they
-    are the whole range, except those of an accuracy. In simulations of 12 metrics, 90 % intervals
-    cover the true value in 81 % or more with ten rows, and in 85 % or more with 30 or 100, for
-    errors mostly more (``benchmarks/bench_intervals.py``). If one row in twenty is of class 1,
-    intervals of log loss and Brier score cover 81 % with 50 rows, and 97 % with 500. Intervals of
-    "debiased_ece" cover about 90 % or more with 10 to 500 rows, for predictions in tenths, with one
-    value, with three, or with any, but for calibrated constants of 0.05 only 40 % with ten rows and
-    64 % with 20, as often no event happens. Use :func:`consistency_test` to test whether an error
-    is zero.
+    are the whole range, except those of an accuracy. In simulations, 90 % intervals cover the true
+    value in 81 % or more with ten rows, and in 85 % or more with 30 or 100; the explanation "How
+    far to trust intervals and tests of metrics" has the details, also for rare events and clusters.
+    Use :func:`consistency_test` to test whether an error is zero.
 
     Weights that are not all integers count as :math:`n = (\sum_i w_i)^2 / \sum_i w_i^2` rows of
-    equal weight, in degrees of freedom and in the number ten. If weights are log-normal, their
-    logarithms have a standard deviation of up to 2, and there are 12 to 300 rows, 90 % intervals
-    cover 86 % or more.
+    equal weight, in degrees of freedom and in the number ten.
 
     With 100,000 rows or more, the bootstrap draws groups of rows (see :func:`bootstrap`), whose
     number gives the degrees of freedom, and the effect of chance is estimated from residuals with a
-    random sign for each group. At 20,000 rows these intervals are as wide as those by rows, with
-    equal coverage (``benchmarks/bench_groups.py``).
+    random sign for each group.
 
     With ``groups``, standard errors are of sums by cluster, whole clusters are resampled, and the
     effect of chance is estimated from residuals of clusters with random signs. The degrees of
@@ -196,13 +190,8 @@ def interval(
     interval of as many independent rows as its standard error is worth. If rows are equal within
     all clusters, one row of each counts. Time O(n) for means and O(replicates n) for errors, as
     without groups; sums by cluster take O(clusters) memory for means, and at most 32 MiB for
-    errors. In simulations with 1 to 50 rows in a cluster and correlations of 0, 0.5 and 1, also
-    with tied predictions and rare events, 90 % intervals cover the true value in 85 % or more with
-    30 or 200 clusters, for errors more. With ten clusters it is 84 % or more, but for rare events
-    that are correlated within clusters as few as 64 % for log loss and 77 % for accuracy. Where one
-    or two clusters have most of the rows, intervals are wide, and cover 93 % or more.
-    "debiased_ece", "skce" and "canonical_ece" assume independent rows, and raise an error with
-    groups.
+    errors. "debiased_ece", "skce" and "canonical_ece" assume independent rows, and raise an error
+    with groups.
 
     References
     ----------
@@ -219,11 +208,10 @@ def interval(
     """
     level = check_level(level)
     check_choice(method, "method", ("auto", "analytic", "bootstrap"))
-    reading = Reading(classes, inputs)
-    (measured,) = measure_each(
-        metric, [probs], y, weights, options, replicates, seed, reading, groups
-    )
-    return measured.interval(level, method)
+    reading = reading_for((metric, options), Reading(classes, inputs))
+    how = {"": (metric, options)}, y, weights, replicates, seed, reading, groups
+    (model,) = measure_models([(None, probs)], *how)
+    return model.metrics[""].interval(level, method)
 
 
 @other_words
@@ -299,8 +287,7 @@ def difference(
     (-0.642, True)
     """
     level = check_level(level)
-    models, reading = (first, second), Reading(classes, inputs)
-    ours, theirs = measure_each(
-        metric, models, y, weights, options, replicates, seed, reading, groups
-    )
-    return compare(ours, theirs, level)
+    reading = reading_for((metric, options), Reading(classes, inputs))
+    how = {"": (metric, options)}, y, weights, replicates, seed, reading, groups
+    ours, theirs = measure_models([(None, first), (None, second)], *how)
+    return compare(ours.metrics[""], theirs.metrics[""], level)

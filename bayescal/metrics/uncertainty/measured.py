@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ import numpy as np
 from bayescal._core.arrays import AnyArray, ArrayLike, UserData
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.checks import check_count
-from bayescal.data.predictions import PLAIN, Predictions, Reading, read_arrays
+from bayescal.data.predictions import PLAIN, Predictions, Reading
 from bayescal.metrics.calibration.debiased import DebiasedError, DebiasedMassError
 from bayescal.metrics.calibration.mass import MassHistogram, MassMetric
 from bayescal.metrics.kernels.skce import make_skce
@@ -82,14 +82,18 @@ class MeasuredMetric:
         replicates: int,
         seed: int = 0,
         value: float | None = None,
-        separate: Callable[[], MeasuredMetric] | None = None,
+        merge: bool = True,
     ) -> None:
         """Measure rows in memory, or the sums by group of very many rows.
 
-        ``value`` is exact where the sums are those of a histogram. ``separate`` measures all rows
-        if equal ones were merged.
+        ``value`` is exact where the sums are those of a histogram. Equal rows of a cluster count
+        once if the rows of every cluster are equal; ``merge=False`` measures all rows.
         """
-        self._name, self._source, self._seed, self._separate = name, source, seed, separate
+        self._given, self._merged = (metric, source), False
+        if merge and isinstance(source, Predictions):
+            clusters, source = source.clusters, equal_rows_once(source)
+            self._merged = source.clusters is not clusters
+        self._name, self._source, self._seed = name, source, seed
         self._number = check_count(replicates, "replicates")
         self._exact, self._range, masses = value, metric.range, None
         if isinstance(source, Predictions):
@@ -273,14 +277,14 @@ class MeasuredMetric:
             ends = low, high
         return ends if math.isfinite(ends[1] - ends[0]) else None
 
+    def _of_all_rows(self) -> MeasuredMetric:
+        return MeasuredMetric(self._name, *self._given, self._number, self._seed, merge=False)
+
     def less(self, other: MeasuredMetric, level: float) -> Interval:
         """Compute the difference to another model of the same rows."""
-        if (self._separate is None) != (other._separate is None):
+        if self._merged != other._merged:
             # Rows of clusters are equal for only one of the models.
-            pair = [
-                model if model._separate is None else model._separate() for model in (self, other)
-            ]
-            return pair[0].less(pair[1], level)
+            return self._of_all_rows().less(other._of_all_rows(), level)
         ours, theirs = self._shape, other._shape
         if ours != theirs:
             raise ValueError(f"first and second must have one shape, got {ours} and {theirs}")
@@ -338,27 +342,6 @@ class MeasuredMetric:
         lower, upper = max(lower, -widest), min(upper, widest)
         error = (upper - lower) / (2 * t)
         return Interval(value, estimate, lower, upper, error, level, p_value)
-
-
-def measure(
-    metric: str,
-    probs: ArrayLike | Predictions,
-    y: ArrayLike | None,
-    weights: ArrayLike | None,
-    options: Mapping[str, object],
-    replicates: int,
-    seed: int,
-    reading: Reading = PLAIN,
-    groups: UserData = None,
-) -> MeasuredMetric:
-    """Measure a metric of rows in memory; equal rows of a cluster count once if all are equal."""
-    metric, options = find_metric(metric, options)
-    data, metric_object = prepare(metric, probs, y, weights, options, reading, groups)
-    once = equal_rows_once(data)
-    separate = None
-    if once.clusters is not data.clusters:
-        separate = partial(MeasuredMetric, metric, metric_object, data, replicates, seed)
-    return MeasuredMetric(metric, metric_object, once, replicates, seed, separate=separate)
 
 
 def _before_root(metric: Metric) -> Metric:
@@ -429,25 +412,18 @@ def prepare(
     ``groups`` are labels of clusters, which become part of the predictions.
     """
     metric, options = find_metric(metric, options)
-    entry = METRICS[metric]
-    if entry.shapes != ("multilabel",):
-        data = as_predictions(probs, y, weights, reading_for((metric, options), reading))
-    elif isinstance(probs, Predictions):
-        data = read_arrays(probs.probs, y, weights, Reading(multilabel=True))
-        data = data._replace(clusters=probs.clusters)
-    else:
-        data = as_predictions(probs, y, weights, replace(reading, multilabel=True))
+    data = as_predictions(probs, y, weights, reading_for((metric, options), reading))
     if groups is not None:
         data = in_clusters(data, groups, weights)
-    if data.clusters is not None:
-        if metric in UNCLUSTERED:
-            raise ValueError(
-                f"groups must be left out for {metric!r}, which assumes independent rows; "
-                "'ece' with norm=2, 'smooth_ece' and 'kde_ece' take groups"
-            )
+    if data.clusters is not None and metric in UNCLUSTERED:
+        raise ValueError(
+            f"groups must be left out for {metric!r}, which assumes independent rows; "
+            "'ece' with norm=2, 'smooth_ece' and 'kde_ece' take groups"
+        )
     if metric == "skce":
         return data, make_skce(data, **options)
-    if entry.make is None:
+    make = METRICS[metric].make
+    if make is None:
         names = ", ".join(name for name, entry in METRICS.items() if entry.make is not None)
         raise ValueError(f"metric must be one of {names}, skce, got {metric!r}")
-    return data, entry.make(data.columns, **options)
+    return data, make(data.columns, **options)

@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from bayescal._core.arrays import ArrayLike, UserData
-from bayescal.data.blocks.predictions import PredictionBlocks
-from bayescal.data.blocks.stream import as_blocks
-from bayescal.data.predictions import PLAIN, Predictions, Reading
+from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions
+from bayescal.data.checks import naming
+from bayescal.data.predictions import Predictions, Reading
 from bayescal.data.rows import Sums
 from bayescal.data.weights import are_no_counts
 from bayescal.metrics.registry import METRICS, find_metric, reading_for
 from bayescal.metrics.scores.ranking import RANKINGS
 from bayescal.metrics.sums import DirectMetric, Metric, SumMetric, collect
 from bayescal.metrics.uncertainty.calibration_tests import CalibrationTest, Spiegelhalter
-from bayescal.metrics.uncertainty.groups import MANY, GroupedSums, grouped
-from bayescal.metrics.uncertainty.measured import MeasuredMetric, measure
-from bayescal.metrics.uncertainty.ranking import Measured, measure_any
+from bayescal.metrics.uncertainty.groups import MANY, GroupedSums, grouped, in_clusters
+from bayescal.metrics.uncertainty.measured import MeasuredMetric
+from bayescal.metrics.uncertainty.ranking import Measured, measure
 
 #: Largest number of rows of a block, so that running numbers of blocks do not overlap.
 _ROWS = 1 << 40
 
 
-class BlockMeasurements(NamedTuple):
-    """Metrics by name, Spiegelhalter's test, number of rows, and fingerprint of the blocks."""
+class ModelMeasurements(NamedTuple):
+    """Metrics of one model by title, and its predictions.
 
-    metrics: dict[str, MeasuredMetric]
-    test: CalibrationTest
-    cases: int
-    cut: np.ndarray
+    Of blocks also Spiegelhalter's test, the number of rows, and a fingerprint of their division.
+    """
+
+    metrics: dict[str, Measured]
+    data: Predictions | PredictionBlocks
+    test: CalibrationTest | None = None
+    cases: int | None = None
+    cut: np.ndarray = np.empty(0)
 
 
 def measure_blocks(
@@ -41,11 +44,14 @@ def measure_blocks(
     data: PredictionBlocks,
     replicates: int,
     seed: int,
-) -> BlockMeasurements:
+) -> ModelMeasurements:
     """Measure metrics in one pass; bins of equal mass take two more passes.
 
     If there are few rows, a second pass gathers them, and they are measured in memory.
     """
+    for metric, _ in chosen.values():
+        if metric in RANKINGS:
+            raise TypeError(f"probs must be arrays in memory for {metric}, which sorts all rows")
     chosen = {title: find_metric(*choice) for title, choice in chosen.items()}
     metrics: dict[str, Metric] = {}
     sums: dict[str, SumMetric] = {}
@@ -62,12 +68,12 @@ def measure_blocks(
         whole = False
         totals = data.total_numbered(partial(_sums_by_group, sums, seed, whole))
     test, cases = Spiegelhalter(whole).test(totals["z"]), int(totals["sizes"][0])
-    measured: dict[str, MeasuredMetric] = {}
+    measured: dict[str, Measured] = {}
     if cases < MANY:
         rows = data.gather()
         for title, (name, options) in chosen.items():
             measured[title] = measure(name, rows, rows.y, rows.weights, options, replicates, seed)
-        return BlockMeasurements(measured, test, cases, totals["cut"])
+        return ModelMeasurements(measured, data, test, cases, totals["cut"])
     for title, metric in sums.items():
         grouped_sums = GroupedSums(metric, totals[f"of {title}"], totals["sizes"], whole, seed)
         direct = metrics[title]
@@ -75,59 +81,57 @@ def measure_blocks(
         measured[title] = MeasuredMetric(
             chosen[title][0], metric, grouped_sums, replicates, value=exact
         )
-    return BlockMeasurements(measured, test, cases, totals["cut"])
+    return ModelMeasurements(measured, data, test, cases, totals["cut"])
 
 
-def measure_each(
-    metric: str,
-    models: Sequence[UserData],
+def measure_models(
+    models: Iterable[tuple[object, UserData]],
+    chosen: Mapping[str, tuple[str, Mapping[str, object]]],
     y: ArrayLike | None,
     weights: ArrayLike | None,
-    options: Mapping[str, object],
     replicates: int,
     seed: int,
-    reading: Reading = PLAIN,
-    groups: UserData = None,
-) -> list[Measured]:
-    """Measure a metric of several models of the same rows, which may come in blocks."""
-    measured: list[Measured] = []
-    cuts, read = [], []
-    for probs in models:
-        blocks = as_blocks(probs, y, weights)
-        if blocks is None:
-            measurement = measure_any(
-                metric, probs, y, weights, options, replicates, seed, reading, groups
-            )
-            measured.append(measurement)
+    reading: Reading,
+    groups: UserData,
+) -> Iterator[ModelMeasurements]:
+    """Measure metrics of models of the same rows, which may come in blocks, one after another.
+
+    Models have names, with which errors begin, or None.
+    """
+    read: list[PredictionBlocks] = []
+    first = None
+    # Others than usual are how a log loss that is not clipped reads log odds, and many labels.
+    readings = {title: reading_for(choice, reading) for title, choice in chosen.items()}
+    for name, probs in models:
+        with naming(name):
+            data = as_predictions(probs, y, weights, reading)
+        if groups is not None:
+            data = in_clusters(data, groups, weights)
+        if isinstance(data, PredictionBlocks):
+            usual = {title: chosen[title] for title in chosen if readings[title] is reading}
+            model = measure_blocks(usual, data, replicates, seed)
+            for title, other in readings.items():
+                if other is not reading:
+                    part = {title: chosen[title]}, PredictionBlocks(data.blocks, other)
+                    model.metrics.update(measure_blocks(*part, replicates, seed).metrics)
+            read.append(data)
+            first = model.cut if first is None else first
+            if not np.array_equal(first, model.cut):
+                raise ValueError(
+                    "models must have the same rows cut into the same blocks to be compared"
+                )
+            yield model._replace(metrics={title: model.metrics[title] for title in chosen})
             continue
-        check_no_groups(groups)
-        if metric in RANKINGS:
-            raise TypeError(f"probs must be arrays in memory for {metric}, which sorts all rows")
-        multilabel = METRICS[find_metric(metric)[0]].shapes == ("multilabel",)
-        reading = replace(reading_for((metric, options), reading), multilabel=multilabel)
-        data = PredictionBlocks(blocks, reading)
-        measurements = measure_blocks({metric: (metric, options)}, data, replicates, seed)
-        cuts.append(measurements.cut)
-        read.append(blocks)
-        measured.append(measurements.metrics[metric])
-    check_cuts(cuts)
-    for blocks in read:
-        blocks.finish()
-    return measured
-
-
-def check_no_groups(groups: object) -> None:
-    """Refuse groups for rows in blocks."""
-    if groups is not None:
-        raise ValueError(
-            "groups must be left out for Blocks, which do not hold them; pass arrays instead"
-        )
-
-
-def check_cuts(cuts: Sequence[np.ndarray]) -> None:
-    """Check that the rows of all models are cut into the same blocks."""
-    if any(not np.array_equal(cuts[0], cut) for cut in cuts):
-        raise ValueError("models must have the same rows cut into the same blocks to be compared")
+        metrics: dict[str, Measured] = {}
+        for title, (metric, options) in chosen.items():
+            rows = data
+            if readings[title] is not reading:
+                rows = as_predictions(probs, y, weights, readings[title])
+                rows = rows._replace(clusters=data.clusters)
+            metrics[title] = measure(metric, rows, y, weights, options, replicates, seed)
+        yield ModelMeasurements(metrics, data)
+    for data in read:
+        data.blocks.finish()
 
 
 def _sums_by_group(

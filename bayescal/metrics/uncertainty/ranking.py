@@ -8,17 +8,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayLike, UserData
+from bayescal._core.arrays import ArrayLike
 from bayescal.data.blocks.predictions import as_predictions
-from bayescal.data.predictions import PLAIN, Predictions, Reading
+from bayescal.data.predictions import Predictions
+from bayescal.metrics.registry import find_metric
 from bayescal.metrics.scores.ranking import RANKINGS, rank
-from bayescal.metrics.uncertainty.groups import in_clusters
-from bayescal.metrics.uncertainty.measured import (
-    Interval,
-    MeasuredMetric,
-    ends_if_equal,
-    measure,
-)
+from bayescal.metrics.uncertainty.measured import Interval, MeasuredMetric, ends_if_equal, prepare
 
 #: Rows of a class below which there is no interval but the whole range.
 _MIN_OF_CLASS = 2
@@ -116,7 +111,7 @@ def compare(ours: Measured, theirs: Measured, level: float) -> Interval:
     return ours.less(theirs, level)
 
 
-def measure_any(
+def measure(
     metric: str,
     probs: ArrayLike | Predictions,
     y: ArrayLike | None,
@@ -124,13 +119,12 @@ def measure_any(
     options: Mapping[str, object],
     replicates: int,
     seed: int,
-    reading: Reading = PLAIN,
-    groups: UserData = None,
 ) -> Measured:
     """Measure a metric, or a score of a ranking, of rows in memory."""
-    if not isinstance(metric, str) or metric not in RANKINGS:
-        return measure(metric, probs, y, weights, options, replicates, seed, reading, groups)
-    if options:
-        raise TypeError(f"{metric} has no options, got {next(iter(options))!r}")
-    data = as_predictions(probs, y, weights, reading)
-    return MeasuredRanking(metric, data if groups is None else in_clusters(data, groups, weights))
+    if isinstance(metric, str) and metric in RANKINGS:
+        if options:
+            raise TypeError(f"{metric} has no options, got {next(iter(options))!r}")
+        return MeasuredRanking(metric, as_predictions(probs, y, weights))
+    metric, options = find_metric(metric, options)
+    data, metric_object = prepare(metric, probs, y, weights, options)
+    return MeasuredMetric(metric, metric_object, data, replicates, seed)

@@ -44,19 +44,24 @@ def resample(
     Integer weights are counts: then repetitions of rows are drawn one by one. Where rows lie in
     clusters, whole clusters are drawn.
     """
-    rng = generator(seed)
-    n = len(data.y)
-    if data.clusters is not None:
-        yield from _resample_clusters(data, replicates, rng, at_once)
-        return
-    counts = data.weights.astype(int) if data.whole else np.ones(n, int)
+    rng, at_once = generator(seed), max(1, at_once)
+    n, clusters, weights = len(data.y), data.clusters, data.weights
+    whole = data.whole
+    if whole:
+        data = data._replace(weights=np.ones(n))
+    counts = weights.astype(int) if whole else np.ones(n, int)
     total = int(counts.sum())
     cases = np.repeat(np.arange(n), counts) if n < total < _CASES else None
-    if data.whole:
-        data = data._replace(weights=np.ones(n))
-    at_once = max(1, at_once)
     for first in range(0, replicates, at_once):
-        factors = np.empty((min(at_once, replicates - first), n))
+        size = min(at_once, replicates - first)
+        if clusters is not None:
+            number = int(clusters.max()) + 1
+            drawn = rng.integers(0, number, (size, number))
+            times = np.stack([np.bincount(draw, minlength=number) for draw in drawn], axis=1)
+            factors = times[clusters].astype(float)
+            yield data, factors * weights[:, None] if whole else factors
+            continue
+        factors = np.empty((size, n))
         for row in factors:
             if total >= max(n + 1, _CASES):
                 row[:] = rng.multinomial(total, counts / total)
@@ -64,21 +69,6 @@ def resample(
             drawn = rng.integers(0, total, total)
             row[:] = np.bincount(drawn if cases is None else cases[drawn], minlength=n)
         yield data, np.ascontiguousarray(factors.T)
-
-
-def _resample_clusters(
-    data: Predictions, replicates: int, rng: np.random.Generator, at_once: int
-) -> Iterator[tuple[Predictions, np.ndarray]]:
-    assert data.clusters is not None
-    count, counts = int(data.clusters.max()) + 1, data.weights[:, None]
-    whole = data.whole
-    if whole:
-        data = data._replace(weights=np.ones(len(data.y)))
-    for first in range(0, replicates, max(1, at_once)):
-        drawn = rng.integers(0, count, (min(max(1, at_once), replicates - first), count))
-        times = np.stack([np.bincount(draw, minlength=count) for draw in drawn], axis=1)
-        factors = times[data.clusters].astype(float)
-        yield data, factors * counts if whole else factors
 
 
 def error_by_chance(metric: Metric, data: Predictions, seed: int) -> float:

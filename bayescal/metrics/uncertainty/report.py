@@ -12,20 +12,17 @@ from bayescal._core.arrays import ArrayLike, UserData
 from bayescal._core.display.tables import TextTable, p_value
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
-from bayescal.data.blocks.predictions import PredictionBlocks, as_predictions
+from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import check_count, check_level, check_names, naming
 from bayescal.data.predictions import Classes, Inputs, Predictions, Reading
-from bayescal.metrics.registry import Choices, reading_for, usual_metrics
+from bayescal.metrics.registry import Choices, usual_metrics
 from bayescal.metrics.scores.ranking import can_rank
-from bayescal.metrics.uncertainty.calibration_tests import (
-    CalibrationTest,
-    spiegelhalter_of,
-)
+from bayescal.metrics.uncertainty.calibration_tests import CalibrationTest, spiegelhalter_of
 from bayescal.metrics.uncertainty.groups import in_clusters
 from bayescal.metrics.uncertainty.measured import Interval
-from bayescal.metrics.uncertainty.measured_blocks import check_cuts, check_no_groups, measure_blocks
-from bayescal.metrics.uncertainty.ranking import Measured, compare, measure_any
+from bayescal.metrics.uncertainty.measured_blocks import measure_models
+from bayescal.metrics.uncertainty.ranking import Measured, compare
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -214,61 +211,27 @@ def report(
         first = as_predictions(next(iter(models.values())), y, weights, reading)
     clusters = getattr(first, "clusters", None)
     if groups is not None:
-        if isinstance(first, PredictionBlocks):
-            check_no_groups(groups)
-        clusters = in_clusters(cast("Predictions", first), groups, weights).clusters
+        clusters = in_clusters(first, groups, weights).clusters
     if metrics is None:
         ranking = can_rank(first)
         metrics = usual_metrics(first.columns or 2, clusters is not None, ranking=ranking)
     chosen = metrics if isinstance(metrics, Mapping) else {name: (name, {}) for name in metrics}
-    # Others than usual are how a log loss that is not clipped reads log odds.
-    readings = {key: reading_for(choice, reading) for key, choice in chosen.items()}
+    named = [(name if several else None, model_probs) for name, model_probs in models.items()]
+    measured = measure_models(named, chosen, y, weights, replicates, seed, reading, groups)
     intervals: dict[str, dict[str, Interval]] = {}
     differences: dict[str, dict[str, Interval]] = {}
-    tests = {}
+    tests, cases = {}, 0
     base: Mapping[str, Measured] = {}
-    cases, cuts, read = 0, [], []
-    for name, model_probs in models.items():
-        with naming(name if several else None):
-            checked = as_predictions(model_probs, y, weights, reading)
-        measured: dict[str, Measured]
-        if isinstance(checked, PredictionBlocks):
-            check_no_groups(groups)
-            usual = {key: chosen[key] for key in chosen if readings[key] is reading}
-            of_usual, test, cases, cut = measure_blocks(usual, checked, replicates, seed)
-            measured = {**of_usual}
-            for key, other in readings.items():
-                if other is not reading:
-                    data = PredictionBlocks(checked.blocks, other)
-                    measured |= measure_blocks({key: chosen[key]}, data, replicates, seed).metrics
-            measured = {key: measured[key] for key in chosen}
-            cuts.append(cut)
-            read.append(checked.blocks)
-            check_cuts(cuts)
-        else:
-            checked = checked._replace(clusters=clusters)
-            measured = {}
-            for key, (metric, options) in chosen.items():
-                data = checked
-                if readings[key] is not reading:
-                    data = as_predictions(model_probs, y, weights, readings[key])
-                    data = data._replace(clusters=clusters)
-                measured[key] = measure_any(metric, data, y, weights, options, replicates, seed)
-            test = spiegelhalter_of(checked)
-            given: Any = getattr(model_probs, "probs", model_probs)
-            cases = np.shape(given)[0]
-        intervals[str(name)] = {
-            title: measurement.interval(level) for title, measurement in measured.items()
-        }
-        tests[str(name)] = test
+    for name, model in zip(map(str, models), measured, strict=True):
+        intervals[name] = {title: one.interval(level) for title, one in model.metrics.items()}
+        tests[name] = model.test or spiegelhalter_of(cast("Predictions", model.data))
         if base:
-            differences[str(name)] = {
-                title: compare(measurement, base[title], level)
-                for title, measurement in measured.items()
+            differences[name] = {
+                title: compare(one, base[title], level) for title, one in model.metrics.items()
             }
-        else:
-            base = measured
-    for blocks in read:
-        blocks.finish()
+        base, cases = base or model.metrics, model.cases
+    if cases is None:
+        given: Any = next(reversed(models.values()))
+        cases = np.shape(getattr(given, "probs", given))[0]
     number = None if clusters is None else int(clusters.max()) + 1
     return MetricReport(intervals, differences, tests, cases, level, number, title)

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from bayescal.calibrators.binary.cdf_spline import CDFSpline as CDFSpline
     from bayescal.calibrators.binary.histogram import Histogram as Histogram
     from bayescal.calibrators.binary.logistic import Logistic as Logistic
-    from bayescal.calibrators.binary.logistic import Quadratic as Quadratic
     from bayescal.calibrators.binary.monotone.isotonic import CenteredIsotonic as CenteredIsotonic
     from bayescal.calibrators.binary.monotone.isotonic import Isotonic as Isotonic
     from bayescal.calibrators.binary.monotone.near_isotonic import NearIsotonic as NearIsotonic
     from bayescal.calibrators.binary.monotone.venn_abers import VennAbers as VennAbers
+    from bayescal.calibrators.binary.quadratic import Quadratic as Quadratic
     from bayescal.calibrators.binary.scaling_binning import ScalingBinning as ScalingBinning
     from bayescal.calibrators.binary.spline.calibrator import Spline as Spline
     from bayescal.calibrators.combine.average import Average as Average
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
         BinwiseTemperature as BinwiseTemperature,
     )
     from bayescal.calibrators.multiclass.decision.calibrator import Decision as Decision
+    from bayescal.calibrators.multiclass.dirichlet import Dirichlet as Dirichlet
     from bayescal.calibrators.multiclass.ensemble_temperature import (
         EnsembleTemperature as EnsembleTemperature,
     )
     from bayescal.calibrators.multiclass.gaussian_process.calibrator import (
         GaussianProcess as GaussianProcess,
     )
-    from bayescal.calibrators.multiclass.matrix import Dirichlet as Dirichlet
     from bayescal.calibrators.multiclass.matrix import Matrix as Matrix
     from bayescal.calibrators.multiclass.order_preserving.calibrator import (
         OrderPreserving as OrderPreserving,

@@ -35,12 +35,20 @@ def greatest(first: Sums, second: Sums) -> Sums:
     return {name: np.maximum(value, second[name]) for name, value in first.items()}
 
 
+def merge_parts(merge: Merge, parts: Iterable[Sums | None]) -> Sums | None:
+    """Merge the results of parts of the rows; None are those of parts without rows."""
+    merged = None
+    for part in parts:
+        if part is not None:
+            merged = part if merged is None else merge(merged, part)
+    return merged
+
+
 class Designs(Protocol):
     """Prepared parts of the rows of a source, and sums over them."""
 
     def total(self, function: Callable[..., Sums], *args: object, merge: Merge = add) -> Sums:
         """Sum ``function(*args, design)`` over the designs of parts of the rows."""
-        ...
 
 
 class Source(Protocol):
@@ -53,76 +61,61 @@ class Source(Protocol):
     @property
     def n(self) -> int:
         """The number of rows."""
-        ...
 
     @property
     def k(self) -> int:
         """The number of classes."""
-        ...
 
     @property
     def weight(self) -> float:
         """The sum of the weights."""
-        ...
 
     @property
     def mass(self) -> np.ndarray:
         """The sum of the weights of each class (k,)."""
-        ...
 
     @property
     def squares(self) -> float:
         """The sum of the squares of the weights."""
-        ...
 
     @property
     def whole(self) -> bool:
         """Whether all weights are integers."""
-        ...
 
     @property
     def largest(self) -> float:
         """The largest absolute score, or an upper bound."""
-        ...
 
     @property
     def ends(self) -> tuple[float, float]:
         """The smallest and the largest score."""
-        ...
 
     @property
     def sample(self) -> Rows:
         """Evenly drawn rows in memory; all rows, unless the source is in blocks."""
-        ...
 
     def total(
         self, function: Callable[[Rows], Sums], merge: Merge = add, numbers: int | None = None
     ) -> Sums:
         """Sum ``function(rows)`` over parts of the rows with ``numbers`` scores."""
-        ...
 
     def designs(self, make: Callable[[Rows], object], numbers: int, keep: bool = True) -> Designs:
         """Prepare ``make(rows)`` for parts of the rows with ``numbers`` scores.
 
         Designs of rows in memory are kept if ``keep``, unless they are large.
         """
-        ...
 
     def part(self, numbers: int, least: int) -> Rows | None:
         """Select rows with about ``numbers`` scores and ``least`` rows; None if rows are few."""
-        ...
 
     def all(self) -> Rows:
         """Read all rows at once."""
-        ...
 
     def mapped(self, step: Callable[[Rows], Rows], largest: float) -> Source:
         """Apply a step that changes scores; ``largest`` bounds the new absolute scores."""
-        ...
 
     def divided(self, unit: float) -> Source:
         """Divide the scores by a number."""
-        ...
 
 
 class Rows(NamedTuple):
@@ -205,8 +198,9 @@ class Rows(NamedTuple):
         columns = self.scores.shape[1] if self.scores.ndim == 2 else 1
         parts = slices(self.n, max(1, numbers // columns))
         if keep and self.scores.size <= _KEPT_NUMBERS:
-            return _HostDesigns([make(self.take(part)) for part in parts])
-        return _HostDesigns(_Remade(make, self, parts))
+            kept = [make(self.take(part)) for part in parts]
+            return _HostDesigns(lambda: kept)
+        return _HostDesigns(lambda: (make(self.take(part)) for part in parts))
 
     def all(self) -> Rows:
         return self
@@ -226,24 +220,14 @@ def weight_of_row(rows: Source) -> float:
     return 1.0 if rows.whole else float(rows.squares / rows.weight)
 
 
-class _Remade(NamedTuple):
-    """Designs that are made anew in every iteration."""
-
-    make: Callable[[Rows], object]
-    rows: Rows
-    parts: list[slice]
-
-    def __iter__(self) -> Any:
-        return (self.make(self.rows.take(part)) for part in self.parts)
-
-
 class _HostDesigns(NamedTuple):
     """Designs of parts of rows that fit in a processor's cache."""
 
-    designs: Iterable[object]
+    #: Returns the designs, which are kept or made anew.
+    designs: Callable[[], Iterable[object]]
 
     def total(self, function: Callable[..., Sums], *args: object, merge: Merge = add) -> Sums:
-        return reduce(merge, (function(*args, design) for design in self.designs))
+        return reduce(merge, (function(*args, design) for design in self.designs()))
 
 
 class _DeviceDesign(NamedTuple):

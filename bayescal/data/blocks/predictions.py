@@ -17,7 +17,7 @@ from bayescal.data.checks import as_numpy
 from bayescal.data.label_names import check_classes
 from bayescal.data.labels import as_text, is_text, label_values
 from bayescal.data.predictions import EPS, PLAIN, Predictions, Reading, read_arrays
-from bayescal.data.rows import Sums, greatest
+from bayescal.data.rows import Merge, Sums, greatest
 from bayescal.data.weights import as_ones, power_of_weights
 
 
@@ -77,9 +77,7 @@ class PredictionBlocks:
         #: Whether weights are integers, and the classes, in the first block that has rows.
         self.whole, self.classes = first.whole, first.classes
 
-    def total(
-        self, function: Callable[[Predictions], Sums], merge: Callable[[Sums, Sums], Sums] = add
-    ) -> Sums:
+    def total(self, function: Callable[[Predictions], Sums], merge: Merge = add) -> Sums:
         """Make a pass: apply a function to the predictions of each block, and add the results."""
         return self.blocks.total(partial(_of_predictions, self._read, function), merge)
 

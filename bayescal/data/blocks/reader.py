@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import TypeAlias
 
 import numpy as np
@@ -18,7 +18,7 @@ from bayescal.data.kept_rows import KeptRows
 from bayescal.data.label_names import column_names, find_positions, in_order, of_one_kind
 from bayescal.data.labels import label_array
 from bayescal.data.language_models.top_logits import pack
-from bayescal.data.rows import Merge, Rows, Sums, add, greatest
+from bayescal.data.rows import Merge, Rows, Sums, add, greatest, merge_parts
 from bayescal.data.scores import Domain, Inputs, check_options, convert, widen
 from bayescal.data.weights import check_weights_of
 
@@ -47,15 +47,8 @@ class Reader:
     def parts(self, block: Block, numbers: int) -> Iterator[Rows]:
         """Yield the rows of positive weight in parts of at most ``numbers`` numbers."""
         given = block_rows(block, self.names, self.inputs, self.columns, self.classes)
-        y = label_array(block.y, len(given), weights=block.weights)
-        weights = np.ones(len(given))
-        if block.weights is not None:
-            weights = check_weights_of(block.weights, len(given), "sample_weight")
-            weights = np.ldexp(weights, self.power) if self.power else weights
-            if not weights.all():
-                used = weights > 0
-                given, y, weights = given[used], y[used], weights[used]
-        y = find_positions(of_one_kind(y), self.classes)
+        given, y, weights = labeled(given, block, self.power)
+        y = find_positions(y, self.classes)
         check_options(given, y, weights, self.inputs)
         for part in slices(len(given), max(1, numbers // self.columns)):
             scores = convert(given[part], self.inputs, self.domain, self.least)[0]
@@ -188,6 +181,23 @@ def _of_design(
     return function(make(rows))
 
 
+def labeled(
+    rows: np.ndarray, block: Block, power: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Read the labels and weights of a block; also return its rows of positive weight.
+
+    Weights are multiplied by two to the ``power``.
+    """
+    y = label_array(block.y, len(rows), weights=block.weights)
+    weights = np.ones(len(rows))
+    if block.weights is not None:
+        weights = np.ldexp(check_weights_of(block.weights, len(rows), "sample_weight"), power)
+        if not weights.all():
+            used = weights > 0
+            rows, y, weights = rows[used], y[used], weights[used]
+    return rows, of_one_kind(y), weights
+
+
 def block_rows(
     block: Block, names: list[object] | None, inputs: Inputs, columns: int, classes: np.ndarray
 ) -> np.ndarray:
@@ -210,16 +220,13 @@ def _on_rows(
     merge: Merge,
     block: Block,
 ) -> Sums | None:
-    sums = None
-    for rows in reader.parts(block, numbers):
-        if not len(rows.y):
-            continue
+    def of_part(rows: Rows) -> Sums | None:
+        if not rows.n:
+            return None
         with np.errstate(all="ignore"):
-            for step in steps:
-                rows = step(rows)
-            part_sums = function(rows)
-        sums = part_sums if sums is None else merge(sums, part_sums)
-    return sums
+            return function(reduce(lambda changed, step: step(changed), steps, rows))
+
+    return merge_parts(merge, map(of_part, reader.parts(block, numbers)))
 
 
 def rows_of_sample(columns: int) -> int:

@@ -24,14 +24,12 @@ class Cells(Protocol):
 
     def assign(self, scores: np.ndarray) -> np.ndarray:
         """Find the cell of each score, which is a monotone function of the score."""
-        ...
 
     def divided(self, names: np.ndarray, most: int) -> tuple[Cells, np.ndarray] | None:
         """Divide the cells ``names`` (m,) into up to ``most`` cells; also return their parents.
 
         None if the cells are not divided.
         """
-        ...
 
 
 class MemoryCells:

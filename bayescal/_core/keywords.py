@@ -57,19 +57,6 @@ def other_words(function: Function) -> Function:
     return cast(Function, renamed)
 
 
-def accept_other_words(cls: type, options: Mapping[str, object]) -> None:
-    """Let a constructor accept keywords of other libraries for its ``options``.
-
-    Called from ``__new__``: it costs nothing until such a keyword is passed.
-    """
-    if _SYNONYMS.keys().isdisjoint(options) or hasattr(cls.__init__, "_other_words"):
-        return
-    if _SYNONYMS.keys() & options.keys() - {*_parameters(cls.__init__)}:
-        renaming = other_words(cls.__init__)
-        vars(renaming)["_other_words"] = True
-        cls.__init__ = renaming
-
-
 class ConstructorSignature:
     """The signature of a class, read from ``__init__`` where ``__new__`` takes any arguments.
 
@@ -87,8 +74,13 @@ class AcceptsOtherWords:
     __signature__ = ConstructorSignature()
 
     def __new__(cls, *_: object, **options: object) -> Self:
-        """Create an instance; keywords of other libraries are renamed."""
-        accept_other_words(cls, options)
+        """Create an instance; the first keyword of another library makes ``__init__`` rename."""
+        others = _SYNONYMS.keys() & options.keys()
+        if others and not hasattr(cls.__init__, "_other_words"):
+            if others - _parameters(cls.__init__):
+                renaming = other_words(cls.__init__)
+                vars(renaming)["_other_words"] = True
+                cls.__init__ = renaming
         return super().__new__(cls)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 
@@ -16,24 +16,8 @@ _MAX_SEGMENTS, _SCORES_PER_SEGMENT = 1 << 12, 64
 _OCTAVES = 128
 
 
-class Cells(Protocol):
-    """Contiguous cells in ascending order."""
-
-    @property
-    def count(self) -> int: ...
-
-    def assign(self, scores: np.ndarray) -> np.ndarray:
-        """Find the cell of each score, which is a monotone function of the score."""
-
-    def divided(self, names: np.ndarray, most: int) -> tuple[Cells, np.ndarray] | None:
-        """Divide the cells ``names`` (m,) into up to ``most`` cells; also return their parents.
-
-        None if the cells are not divided.
-        """
-
-
 class MemoryCells:
-    """Cells of rows in memory, whose cells are computed once."""
+    """Contiguous cells in ascending order of rows in memory, whose cells are computed once."""
 
     def __init__(self, find: Callable[[np.ndarray], np.ndarray], scores: np.ndarray) -> None:
         self._find, self._scores, self._cell = find, scores, find(scores)
@@ -75,7 +59,7 @@ def relative_cells(scores: np.ndarray, count: float) -> MemoryCells:
 
 @dataclass(frozen=True)
 class QuantileCells:
-    """Cells between ``knots`` (j + 1,): ``per`` of equal width between neighboring knots.
+    """Ascending cells between ``knots`` (j + 1,): ``per`` of equal width between two knots.
 
     A cell is divided into ``parts`` (j * per,), which are powers of two.
     """
@@ -112,6 +96,10 @@ class QuantileCells:
         return self._starts[cell] + ((along - within) * self.parts[cell]).astype(np.intp)
 
     def divided(self, names: np.ndarray, most: int) -> tuple[QuantileCells, np.ndarray] | None:
+        """Divide the cells ``names`` (m,) into up to ``most`` cells; also return their parents.
+
+        None if the cells are not divided.
+        """
         # All parts of an original cell are divided equally.
         owner = np.repeat(np.arange(len(self.parts)), self.parts)
         selected = np.zeros(len(self.parts), bool)
@@ -122,6 +110,9 @@ class QuantileCells:
         factors = np.where(selected, factor, 1)
         parent = np.repeat(np.arange(self.count), factors[owner])
         return QuantileCells(self.knots, self.per, self.parts * factors), parent
+
+
+Cells: TypeAlias = MemoryCells | QuantileCells
 
 
 def quantile_cells(sample: np.ndarray, low: float, high: float, count: int) -> QuantileCells | None:

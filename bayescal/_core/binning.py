@@ -131,22 +131,10 @@ def is_single(scores: X) -> X:
     return xp.astype(xp.astype(scores, xp.float32), scores.dtype) == scores
 
 
-def single_below(values: np.ndarray) -> np.ndarray:
-    """Return the greatest single-precision number below each value, or else the value."""
-    with np.errstate(over="ignore"):
-        single = np.nextafter(values, -np.inf).astype(np.float32)
-    return _outward(values, single, -np.inf)
-
-
-def single_above(values: np.ndarray) -> np.ndarray:
-    """Return the least single-precision number above each value, or else the value."""
-    with np.errstate(over="ignore"):
-        single = np.nextafter(values, np.inf).astype(np.float32)
-    return _outward(values, single, np.inf)
-
-
-def _outward(values: np.ndarray, single: np.ndarray, end: float) -> np.ndarray:
+def single_beyond(values: np.ndarray, end: float) -> np.ndarray:
+    """Return the next single-precision number toward an infinite end, or else the value."""
     with np.errstate(over="ignore", under="ignore"):
+        single = np.nextafter(values, end).astype(np.float32)
         inside = single >= values if end < 0 else single <= values
         moved = np.where(inside, np.nextafter(single, np.float32(end)), single).astype(float)
     return np.where(np.isfinite(moved), moved, values)

@@ -57,11 +57,7 @@ def read_rows(
 
 
 def read_labels(
-    y: ArrayLike,
-    n: int,
-    classes: Classes,
-    columns: int = 2,
-    weights: np.ndarray | None = None,
+    y: ArrayLike, n: int, classes: Classes, columns: int = 2, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Read the classes (columns,), sorted or as given, and labels (n,) as positions among them.
 

@@ -159,16 +159,9 @@ def _as_vector(groups: UserData, name: str) -> np.ndarray:
     check_unmasked(groups, name)
     if hasattr(groups, "detach"):
         return as_numpy(groups, name)
-    if (
-        isinstance(groups, Iterable)
-        and not hasattr(groups, "shape")
-        and not isinstance(groups, str)
-    ):
-        values = list(groups)
-        array = np.empty(len(values), object)
-        for row, value in enumerate(values):
-            array[row] = value
-        return array
+    is_plain = isinstance(groups, Iterable) and not hasattr(groups, "shape")
+    if is_plain and not isinstance(groups, str):
+        return np.fromiter(groups, object)
     array = np.asarray(groups)
     if array.dtype.kind not in "mM":
         return array

@@ -8,16 +8,7 @@ from typing import Literal
 import array_api_compat
 import numpy as np
 
-from bayescal._core.arrays import (
-    AnyArray,
-    AnyModel,
-    UserData,
-    X,
-    XArray,
-    namespace,
-    on_host,
-    wide,
-)
+from bayescal._core.arrays import AnyArray, AnyModel, UserData, X, XArray, namespace, on_host, wide
 from bayescal._core.binning import SINGLE, is_rounded_zero
 from bayescal._core.execution.chunks import slices
 from bayescal._core.lazy import jax
@@ -237,9 +228,8 @@ def _exact_decimals(probs: np.ndarray) -> np.ndarray:
 
 def _within(probs: X) -> X:
     """Clip probabilities that rounding put outside [0, 1]."""
-    if on_host(probs):
-        beyond = probs.size and (probs.min() < 0 or probs.max() > 1)
-        return clip(probs, 0.0, 1.0) if beyond else probs
+    if on_host(probs) and probs.min(initial=0) >= 0 and probs.max(initial=1) <= 1:
+        return probs
     return clip(probs, 0.0, 1.0)
 
 
@@ -386,18 +376,15 @@ def check_probabilities(
     ``inputs`` are the kinds of scores that the caller accepts, which errors suggest. Probabilities
     are returned without rounding errors beyond 0 and 1.
     """
+    range_advice, sum_advice = "pass probabilities, not logits or scores", ""
     if "logits" in inputs:
-        range_advice, sum_advice = (
-            "pass inputs='logits' for logits or log odds",
-            "pass inputs='logits' for logits",
-        )
-    else:
-        range_advice, sum_advice = "pass probabilities, not logits or scores", ""
+        sum_advice = "pass inputs='logits' for logits"
+        range_advice = f"{sum_advice} or log odds"
     if name == "scores" and "logits" in inputs:
         sum_advice += ", or use MultiLabel for multi-label data"
-    if name == "scores" and "logits" in inputs and (probs.ndim == 1 or probs.shape[1] == 1):
-        other = "inputs='scores'" if "scores" in inputs else "use Auto(inputs='scores')"
-        range_advice += f", or {other} for other numbers"
+        if probs.ndim == 1 or probs.shape[1] == 1:
+            other = "inputs='scores'" if "scores" in inputs else "use Auto(inputs='scores')"
+            range_advice += f", or {other} for other numbers"
     when = " for inputs='probs'" if name == "scores" and len(inputs) > 1 else ""
     clipped = check_range(probs, name, range_advice, when)
     if probs.ndim == 2 and probs.shape[1] > 1:

@@ -113,9 +113,7 @@ def fit_file(
 
 
 def apply_file(
-    calibrator: Annotated[
-        Path, typer.Argument(help="Calibrator file written by fit.", show_default=False)
-    ],
+    calibrator: _options.CalibratorFile,
     file: Annotated[
         Path,
         typer.Argument(
@@ -256,9 +254,7 @@ def _check_method(method: str) -> None:
 
 
 def export_file(
-    calibrator: Annotated[
-        Path, typer.Argument(help="Calibrator file written by fit.", show_default=False)
-    ],
+    calibrator: _options.CalibratorFile,
     out: Annotated[
         Path, typer.Argument(help="File to write: .onnx, .stablehlo or .pt2.", show_default=False)
     ],

@@ -291,11 +291,7 @@ def _check_settings(path: Path, kept: Mapping[str, object], settings: Mapping[st
 
 
 def _choose(
-    data: Judged,
-    model: str | None,
-    classes: str | None,
-    labels: list[str],
-    kept: _LastRun | None,
+    data: Judged, model: str | None, classes: str | None, labels: list[str], kept: _LastRun | None
 ) -> ModelColumns:
     """Choose the columns of the model, by default those of earlier runs."""
     several = len(labels) > 1

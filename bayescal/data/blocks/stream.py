@@ -33,6 +33,8 @@ Result = TypeVar("Result")
 Progress = Callable[[int, int, int | None], None]
 #: Size in bytes up to which an array mapped from a file is read at once.
 _IN_MEMORY = 1 << 25
+#: Libraries of arrays in files.
+_FILES = "zarr", "h5py"
 
 
 class Blocks:
@@ -322,17 +324,15 @@ def _source_of(scores: UserData, y: UserData, weights: UserData, arrays: bool = 
         return of_dask(scores, y, weights)
     if library == "pyarrow" and hasattr(scores, "to_batches"):
         return of_arrow(scores, y, weights)
-    if library in ("zarr", "h5py"):
-        if not hasattr(scores, "shape"):
-            raise TypeError(
-                f"scores must be an array, got a {type(scores).__name__} of {library}; give one of "
-                "the arrays in it"
-            )
+    if library in _FILES and not hasattr(scores, "shape"):
+        raise TypeError(
+            f"scores must be an array, got a {type(scores).__name__} of {library}; give one of the "
+            "arrays in it"
+        )
+    is_file = isinstance(scores, np.memmap) and scores.nbytes > _IN_MEMORY
+    if is_file or library in _FILES or (arrays and hasattr(scores, "shape")):
         return of_array(scores, y, weights)
-    if arrays and hasattr(scores, "shape"):
-        return of_array(scores, y, weights)
-    mapped = isinstance(scores, np.memmap) and scores.nbytes > _IN_MEMORY
-    return of_array(scores, y, weights) if mapped else None
+    return None
 
 
 def map_blocks(

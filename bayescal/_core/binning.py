@@ -93,10 +93,7 @@ def border_ends(borders: X, precision: XArray | float) -> X:
 
 
 def threshold_slack(thresholds: np.ndarray, precision: float) -> np.ndarray:
-    """Return how far rounding moves predictions that are equal to thresholds.
-
-    ``precision`` is the machine epsilon of the type of the given predictions.
-    """
+    """Return how far rounding moves predictions of a type's precision from equal thresholds."""
     return thresholds * max(precision / 2, TIE)
 
 

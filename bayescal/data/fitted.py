@@ -60,10 +60,7 @@ def predictions(
 
 
 def read_label_rows(y: ArrayLike, weights: UserData = None) -> np.ndarray:
-    """Read multi-label labels of any type as integers (n, labels).
-
-    Those of rows of weight zero count as absent, whatever they are.
-    """
+    """Read multi-label labels of any type as integers (n, labels): 0 in rows of weight zero."""
     dense = getattr(y, "toarray", None)  # sparse matrices of SciPy
     rows = as_numpy(y if dense is None else dense(), "y")
     if rows.ndim != 2:
@@ -110,10 +107,7 @@ def read_shares(y: ArrayLike, n: int, k: int, name: str = "y") -> np.ndarray:
 
 
 def of_pairs(probs: UserData, name: str = "probs") -> UserData:
-    """Convert scikit-learn's list of probabilities (n, 2) of several labels to (n, labels).
-
-    Other values are returned unchanged.
-    """
+    """Convert scikit-learn's list of probabilities (n, 2) of labels, if given, to (n, labels)."""
     if not isinstance(probs, list | tuple) or not probs or np.ndim(probs[0]) != 2:
         return probs
     parts = [as_numpy(part, name) for part in probs]

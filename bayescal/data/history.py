@@ -186,10 +186,7 @@ class History(NamedTuple):
         return Rows(scores[kept], self.y[kept], weights[kept]), least
 
     def filled(self, domain: str) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the scores (m, d), finite for probabilities of zero, and the least probabilities.
-
-        The scores are those of a calibrator with this domain.
-        """
+        """Return finite scores (m, d) in a calibrator's domain, and the least probabilities."""
         scores, least = self.scores, None
         if self.positive.size:
             zeros = np.isinf(scores)

@@ -183,10 +183,7 @@ def _is_missing(label: object) -> bool:
 
 
 def of_one_kind(y: np.ndarray) -> np.ndarray:
-    """Convert object labels (n,) that are all strings or all integers to their type.
-
-    Strings among other types are an error, because they have no common order.
-    """
+    """Convert object labels (n,) of one type to that type; strings among others are an error."""
     kinds = {type(label) for label in y} if y.dtype == object else set()
     texts = any(all(issubclass(t, kind) for t in kinds) for kind in (str, bytes))
     if not texts and has_text(y):

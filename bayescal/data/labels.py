@@ -44,10 +44,7 @@ _NO_LABELS = np.empty(0, np.int64)
 def read_rows(
     x: np.ndarray, y: ArrayLike, sample_weight: ArrayLike | None, classes: Classes, columns: int = 2
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Read the classes, and the rows of positive weight with labels as positions, and weights.
-
-    Rows of weight zero may have any label, or none.
-    """
+    """Read the classes, and the rows of positive weight, labels as positions, and weights."""
     weights = check_weights(sample_weight, len(x))
     labels, codes = read_labels(y, len(x), classes, columns, weights)
     used = weights > 0
@@ -59,10 +56,7 @@ def read_rows(
 def read_labels(
     y: ArrayLike, n: int, classes: Classes, columns: int = 2, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Read the classes (columns,), sorted or as given, and labels (n,) as positions among them.
-
-    Those of rows of weight zero are arbitrary.
-    """
+    """Read the classes (columns,), sorted or as given, and labels (n,) as positions among them."""
     values = label_array(y, n, weights=weights)
     used = None if weights is None or weights.all() else weights > 0
     labels, index = distinct(values if used is None else values[used])

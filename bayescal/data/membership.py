@@ -97,11 +97,7 @@ def _indicators(labels: np.ndarray, names: Sequence[str]) -> np.ndarray:
 
 
 def check_clusters(groups: object, n: int, weights: ArrayLike | None = None) -> np.ndarray:
-    """Count the clusters of rows from 0 in order of appearance.
-
-    Labels are hashable values of any kind, in a sequence, an array or a column of a data frame.
-    Rows of weight zero are omitted.
-    """
+    """Count the clusters of rows of positive weight from 0, by labels of any hashable kind."""
     return _number(groups, n, weights, "groups")[0]
 
 

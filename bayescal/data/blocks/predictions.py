@@ -51,10 +51,7 @@ _MAX_WEIGHT = 2.0**250
 
 
 class PredictionBlocks:
-    """Predictions in blocks, each of which is checked when it is read.
-
-    ``probs`` raises an error, for metrics that need all rows at once.
-    """
+    """Predictions in blocks, each of which is checked when it is read."""
 
     eps = EPS
 
@@ -96,7 +93,7 @@ class PredictionBlocks:
 
     @property
     def probs(self) -> NoReturn:
-        """Probabilities of all rows, which blocks do not have."""
+        """Raise an error, for metrics that need all rows at once."""
         raise TypeError(
             "probs must be arrays in memory for what needs all cases at once; log_loss, "
             "brier_score, accuracy, ece, ecce, debiased_ece, smooth_ece, kde_ece, loss_gap, "

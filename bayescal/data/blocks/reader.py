@@ -57,10 +57,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class RowBlocks:
-    """Rows in blocks, and the results of a first pass over them.
-
-    ``total`` makes a pass: it sums the results of a function over the rows of all blocks.
-    """
+    """Rows in blocks, and the results of a first pass over them."""
 
     blocks: Blocks
     reader: Reader
@@ -107,10 +104,7 @@ class RowBlocks:
         return float(self.sample.weights.sum()) / self.weight
 
     def total(self, function: OfRows, merge: Merge = add, numbers: int | None = None) -> Sums:
-        """Make a pass: sum ``function(rows)`` over parts of the rows.
-
-        Parts of the rows with at most ``numbers`` numbers are processed at once.
-        """
+        """Make a pass: sum ``function(rows)`` over parts of at most ``numbers`` numbers."""
         numbers = AT_WORK if numbers is None else numbers
         return self.blocks.total(
             partial(_on_rows, self.reader, self.steps, numbers, function, merge), merge
@@ -184,10 +178,7 @@ def _of_design(
 def labeled(
     rows: np.ndarray, block: Block, power: int = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Read the labels and weights of a block; also return its rows of positive weight.
-
-    Weights are multiplied by two to the ``power``.
-    """
+    """Return the rows of positive weight of a block, labels, and weights times 2**power."""
     y = label_array(block.y, len(rows), weights=block.weights)
     weights = np.ones(len(rows))
     if block.weights is not None:

@@ -123,10 +123,7 @@ def fold_features(x: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int)
 
 
 def score_keys(scores: XArray, order: XArray) -> AnyArray:
-    """Compute a number (n,) for the content of each row of scores (n, k).
-
-    It is a combination of the scores in a canonical order of the classes.
-    """
+    """Combine the scores (n, k) of each row in a canonical order of the classes: (n,)."""
     return matmul(bounded(scores)[:, order], np.sqrt(np.arange(1, scores.shape[1] + 1)))
 
 

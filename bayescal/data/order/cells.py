@@ -96,10 +96,7 @@ class QuantileCells:
         return self._starts[cell] + ((along - within) * self.parts[cell]).astype(np.intp)
 
     def divided(self, names: np.ndarray, most: int) -> tuple[QuantileCells, np.ndarray] | None:
-        """Divide the cells ``names`` (m,) into up to ``most`` cells; also return their parents.
-
-        None if the cells are not divided.
-        """
+        """Divide the cells ``names`` (m,) into up to ``most``, if possible; also return parents."""
         # All parts of an original cell are divided equally.
         owner = np.repeat(np.arange(len(self.parts)), self.parts)
         selected = np.zeros(len(self.parts), bool)
@@ -116,10 +113,7 @@ Cells: TypeAlias = MemoryCells | QuantileCells
 
 
 def quantile_cells(sample: np.ndarray, low: float, high: float, count: int) -> QuantileCells | None:
-    """Make at most ``count`` cells between two scores, finer where the sample is dense.
-
-    None if all scores are equal.
-    """
+    """Make at most ``count`` cells between two different scores, finer where a sample is dense."""
     if not low < high:
         return None
     segments = int(

@@ -28,9 +28,9 @@ from bayescal.data.order.equal_mass import (
 _GRID = 2.0**46
 
 
-def without_rounding_errors(predicted: Array, xp: ModuleType = np) -> np.ndarray:
+def without_rounding_errors(predicted: np.ndarray) -> np.ndarray:
     """Round predictions so that those that differ only in their last digits become equal."""
-    return xp.round(predicted * _GRID) / _GRID
+    return np.round(predicted * _GRID) / _GRID
 
 
 def excursions(predicted: Array, observed: Array, weights: Array, xp: ModuleType = np) -> Array:
@@ -84,10 +84,7 @@ def excursions_of_many(
 
 
 def sums_by_prediction(predicted: np.ndarray, addends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Find the distinct predictions (m,) in ascending order, and sum addends (r, n) by them.
-
-    Predictions that are equal up to rounding are not distinct.
-    """
+    """Find predictions (m,) that differ by more than rounding, and sum addends (r, n) by them."""
     order = np.argsort(predicted)
     ordered = predicted[order]
     starts = np.flatnonzero(begins_score(ordered))

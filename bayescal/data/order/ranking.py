@@ -67,12 +67,7 @@ class Groups(NamedTuple):
 
 
 def distinct_scores(rows: Source, name: str) -> Groups:
-    """Find all distinct scores, in one pass over blocks.
-
-    Raises
-    ------
-    ValueError
-        If rows in blocks have too many distinct scores; ``name`` is the calibrator in the message.
+    """Find all distinct scores, in one pass over blocks; raise if ``name`` has to hold too many.
 
     Examples
     --------
@@ -145,10 +140,7 @@ class Ranking:
         self._count()
 
     def refine(self, mask: np.ndarray) -> None:
-        """Sort the rows of the cells in ``mask`` (groups,).
-
-        Cells are divided instead if they contain too many rows.
-        """
+        """Sort the rows of the cells in ``mask`` (groups,), or divide these if rows are many."""
         cells = self._cells
         assert cells is not None
         names = self._names[mask & self.groups.whole]

@@ -325,10 +325,8 @@ def match_columns(
     Raises the errors of :func:`in_order`.
     """
     labels_of_classes = list(classes if isinstance(classes, list | range) else np.asarray(classes))
-    normalized, exact = (
-        [label_text(label) for label in labels_of_classes],
-        [str(label) for label in labels_of_classes],
-    )
+    normalized = [label_text(label) for label in labels_of_classes]
+    exact = [str(label) for label in labels_of_classes]
     distinct = len(set(normalized)) == len(normalized)
     labels, texts = (normalized, map(label_text, names)) if distinct else (exact, map(str, names))
     position_of = {label: i for i, label in enumerate(labels)}

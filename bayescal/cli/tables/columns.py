@@ -87,10 +87,7 @@ def choose_label_model(
     others: Sequence[str | None],
     option: str,
 ) -> ModelColumns:
-    """Return the model whose columns are the probabilities of several labels, in their order.
-
-    Columns that are named like the labels may have any order.
-    """
+    """Return the model whose columns are the probabilities of several labels, in their order."""
     if given:
         name, equals, listed = given[0].partition("=")
         columns = split_names(listed if equals else given[0], option)
@@ -134,10 +131,7 @@ def _shared_letters(texts: Sequence[str]) -> int:
 
 
 def label_texts(table: FileTable, name: str, missing: bool) -> tuple[list[str], np.ndarray]:
-    """Return the distinct texts in a column of labels, and the index of each row's text (n,).
-
-    ``missing`` tells whether texts may be empty.
-    """
+    """Return the distinct texts of labels, which may be ``missing``, and each row's index (n,)."""
     column = find_column(table, name, "--label")
     index_of: dict[str, int] = {}
     cells = (row[column].strip() for row in table.rows)

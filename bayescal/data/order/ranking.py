@@ -168,10 +168,8 @@ class Ranking:
         if self._cells is None or not len(scores):
             return mask
         first, last = self._cells.assign(scores - reach), self._cells.assign(scores + reach)
-        first, last = (
-            np.searchsorted(self._names, first),
-            np.searchsorted(self._names, last, "right"),
-        )
+        first = np.searchsorted(self._names, first)
+        last = np.searchsorted(self._names, last, "right")
         return mask | covered(first, last, len(mask))
 
     def score_sums(self) -> np.ndarray:

@@ -109,9 +109,8 @@ def label_values(
 ) -> np.ndarray:
     """Read one label for each of n rows as numbers, text or dates, not as objects of one kind."""
     labels = label_array(y, n, match=match, weights=weights)
-    if labels.dtype.kind in "biuf" or (is_text(labels) and labels.dtype != object):
-        return labels
-    if has_text(labels):
+    known = is_text(labels) and labels.dtype != object
+    if labels.dtype.kind in "biuf" or known or has_text(labels):
         return labels
     labels = of_one_kind(labels)
     if labels.dtype == object:

@@ -103,7 +103,9 @@ def check_rows(estimator: AnyModel, scores: UserData, inputs: Inputs, reset: boo
         scores = as_numpy(scores, "scores")
     if len(scores.shape) == 1:
         scores = np.asarray(scores).reshape(-1, 1)
-    if _is_plain(scores) and "feature_names_in_" not in vars(estimator):
+    plain = type(scores) is np.ndarray and scores.dtype in (np.float64, np.float32)
+    # scikit-learn would return such an array unchanged, and its check is slow.
+    if plain and scores.ndim == 2 and scores.size and "feature_names_in_" not in vars(estimator):
         if reset:
             estimator.n_features_in_ = scores.shape[1]
         if scores.shape[1] == estimator.n_features_in_:
@@ -119,13 +121,6 @@ def check_rows(estimator: AnyModel, scores: UserData, inputs: Inputs, reset: boo
         force_writeable=False,
         ensure_all_finite=False,  # so that the message names the row
     )
-
-
-def _is_plain(scores: XArray) -> bool:
-    """Return whether scikit-learn would return an array unchanged; its check is slow."""
-    if type(scores) is not np.ndarray or scores.ndim != 2 or not scores.size:
-        return False
-    return scores.dtype == np.float64 or scores.dtype == np.float32
 
 
 def convert(
@@ -202,7 +197,10 @@ def transform(scores: XArray, inputs: Inputs, domain: Domain, least: AnyArray) -
         scores = xp.stack(both, axis=1)
     if inputs == "logits":
         if domain == "logits":
-            return _contiguous(scores)
+            if not on_host(scores):
+                return scores
+            dtype = scores.dtype if scores.dtype in (np.float32, np.float64) else float
+            return np.ascontiguousarray(scores, dtype)
         scores = bounded(scores, 1e300, 1e30)
         return log_softmax(scores) if domain == "log_probabilities" else softmax(scores)
     single = on_host(scores) and scores.dtype == np.float32
@@ -300,13 +298,6 @@ def check_options(scores: XArray, y: np.ndarray, weights: np.ndarray, inputs: st
             f"y must be an option that exists, got class {y[row]} in row {row}, whose logit is "
             f"-infinity ({int(wrong.sum())} in all)"
         )
-
-
-def _contiguous(logits: X) -> X | np.ndarray:
-    if not on_host(logits):
-        return logits
-    dtype = logits.dtype if logits.dtype in (np.float32, np.float64) else np.dtype(float)
-    return np.ascontiguousarray(logits, dtype)
 
 
 def least_probabilities(probs: np.ndarray) -> np.ndarray:

@@ -57,7 +57,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class RowBlocks:
-    """Rows in blocks, and the results of a first pass over them."""
+    """Rows in blocks, a :class:`Source`, and the results of a first pass over them."""
 
     blocks: Blocks
     reader: Reader
@@ -91,8 +91,8 @@ class RowBlocks:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The smallest and the largest score, in a pass if zeros become more than the floor."""
         least = self.reader.least
+        # Zeros that become more than the floor take a pass.
         if least is None or least.max() <= FLOOR:
             return self.low, self.high
         ends = self.total(_ends, greatest)
@@ -104,37 +104,31 @@ class RowBlocks:
         return float(self.sample.weights.sum()) / self.weight
 
     def total(self, function: OfRows, merge: Merge = add, numbers: int | None = None) -> Sums:
-        """Make a pass: sum ``function(rows)`` over parts of at most ``numbers`` numbers."""
         numbers = AT_WORK if numbers is None else numbers
         return self.blocks.total(
             partial(_on_rows, self.reader, self.steps, numbers, function, merge), merge
         )
 
     def part(self, numbers: int, least: int) -> Rows:
-        """Return the sample, from which fits start."""
         return self.sample
 
     def designs(
         self, make: Callable[[Rows], object], numbers: int, keep: bool = True
     ) -> BlockDesigns:
-        """Prepare what ``make`` returns for parts of ``numbers`` numbers; each sum is a pass."""
         return BlockDesigns(self, make, numbers)
 
     def all(self) -> Rows:
-        """Return all rows, which must be few; make a pass if the sample lacks some."""
         if len(self.sample.y) == self.n:
             return self.sample
         return Rows(**self.total(_as_sums, concatenate))
 
     def mapped(self, step: Callable[[Rows], Rows], largest: float) -> RowBlocks:
-        """Apply a step that changes scores, whose greatest absolute value is then ``largest``."""
         with np.errstate(all="ignore"):
             sample = step(self.sample)
         k = sample.scores.shape[1] if sample.scores.ndim == 2 else self.k
         return replace(self, steps=(*self.steps, step), sample=sample, largest=largest, k=k)
 
     def divided(self, unit: float) -> RowBlocks:
-        """Divide the scores by a number."""
         return self if unit == 1 else self.mapped(partial(_divide, unit), self.largest / unit)
 
 

@@ -261,17 +261,12 @@ def as_probabilities(
     order = model.ordered(classes)
     if model.calibrate is not None:
         return model.calibrate(values)
-    if several and inputs == "logits":
-        from bayescal._core.numerics import sigmoid
-
-        return sigmoid(values.astype(float))
     if inputs == "logits":
-        from bayescal._core.numerics import softmax
+        from bayescal._core.numerics import sigmoid, softmax
 
-        if values.shape[1] == 1:
-            values = np.concatenate([np.zeros_like(values), values], axis=1)
-        probs = softmax(values)
-        return probs[:, 1] if len(order) == 1 else probs
+        if several or len(order) == 1:
+            return sigmoid((values if several else values[:, 0]).astype(float))
+        return softmax(values)
     check_probabilities(values, order, wrong, f" of model {shorten(model.name)!r}", "--model")
     if several:
         return values

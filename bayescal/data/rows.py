@@ -47,8 +47,8 @@ def merge_parts(merge: Merge, parts: Iterable[Sums | None]) -> Sums | None:
 class Designs(Protocol):
     """Prepared parts of the rows of a source, and sums over them."""
 
-    def total(self, function: Callable[..., Sums], *args: object, merge: Merge = add) -> Sums:
-        """Sum ``function(*args, design)`` over the designs of parts of the rows."""
+    #: Sum ``function(*args, design)`` over the designs of parts of the rows.
+    def total(self, function: Callable[..., Sums], *args: object, merge: Merge = add) -> Sums: ...
 
 
 class Source(Protocol):
@@ -58,64 +58,57 @@ class Source(Protocol):
     are positive.
     """
 
+    #: The number of rows.
     @property
-    def n(self) -> int:
-        """The number of rows."""
-
+    def n(self) -> int: ...
+    #: The number of classes.
     @property
-    def k(self) -> int:
-        """The number of classes."""
-
+    def k(self) -> int: ...
+    #: The sum of the weights.
     @property
-    def weight(self) -> float:
-        """The sum of the weights."""
-
+    def weight(self) -> float: ...
+    #: The sum of the weights of each class (k,).
     @property
-    def mass(self) -> np.ndarray:
-        """The sum of the weights of each class (k,)."""
-
+    def mass(self) -> np.ndarray: ...
+    #: The sum of the squares of the weights.
     @property
-    def squares(self) -> float:
-        """The sum of the squares of the weights."""
-
+    def squares(self) -> float: ...
+    #: Whether all weights are integers.
     @property
-    def whole(self) -> bool:
-        """Whether all weights are integers."""
-
+    def whole(self) -> bool: ...
+    #: The largest absolute score, or an upper bound.
     @property
-    def largest(self) -> float:
-        """The largest absolute score, or an upper bound."""
-
+    def largest(self) -> float: ...
+    #: The smallest and the largest score.
     @property
-    def ends(self) -> tuple[float, float]:
-        """The smallest and the largest score."""
-
+    def ends(self) -> tuple[float, float]: ...
+    #: Evenly drawn rows in memory; all rows, unless the source is in blocks.
     @property
-    def sample(self) -> Rows:
-        """Evenly drawn rows in memory; all rows, unless the source is in blocks."""
-
+    def sample(self) -> Rows: ...
     def total(
         self, function: Callable[[Rows], Sums], merge: Merge = add, numbers: int | None = None
     ) -> Sums:
         """Sum ``function(rows)`` over parts of the rows with ``numbers`` scores."""
+        ...
 
     def designs(self, make: Callable[[Rows], object], numbers: int, keep: bool = True) -> Designs:
         """Prepare ``make(rows)`` for parts of the rows with ``numbers`` scores.
 
         Designs of rows in memory are kept if ``keep``, unless they are large.
         """
+        ...
 
-    def part(self, numbers: int, least: int) -> Rows | None:
-        """Select rows with about ``numbers`` scores and ``least`` rows; None if rows are few."""
+    #: Select rows with about ``numbers`` scores and ``least`` rows; None if rows are few.
+    def part(self, numbers: int, least: int) -> Rows | None: ...
 
-    def all(self) -> Rows:
-        """Read all rows at once."""
+    #: Read all rows at once.
+    def all(self) -> Rows: ...
 
-    def mapped(self, step: Callable[[Rows], Rows], largest: float) -> Source:
-        """Apply a step that changes scores; ``largest`` bounds the new absolute scores."""
+    #: Apply a step that changes scores; ``largest`` bounds the new absolute scores.
+    def mapped(self, step: Callable[[Rows], Rows], largest: float) -> Source: ...
 
-    def divided(self, unit: float) -> Source:
-        """Divide the scores by a number."""
+    #: Divide the scores by a number.
+    def divided(self, unit: float) -> Source: ...
 
 
 class Rows(NamedTuple):

@@ -103,7 +103,8 @@ def check_rows(estimator: AnyModel, scores: UserData, inputs: Inputs, reset: boo
         scores = as_numpy(scores, "scores")
     if len(scores.shape) == 1:
         scores = np.asarray(scores).reshape(-1, 1)
-    plain = type(scores) is np.ndarray and scores.dtype in (np.float64, np.float32)
+    kind = type(scores)
+    plain = kind is np.ndarray and scores.dtype in (np.float64, np.float32)
     # scikit-learn would return such an array unchanged, and its check is slow.
     if plain and scores.ndim == 2 and scores.size and "feature_names_in_" not in vars(estimator):
         if reset:

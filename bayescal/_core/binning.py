@@ -34,11 +34,12 @@ TIE = 8 * EPS
 _CLOSE, _CLOSE_SINGLE = 2.0**-20, 2.0**-10
 #: Masses that differ by less than this fraction of a bin's are equal.
 SLACK = 1e-9
-#: Cells by the exponent and seven binary digits, as fine near 0 and 1 as between.
-_SHIFT = 45
+#: The bits of 0.5.
+ONE_HALF = 0x3FE << 52
+#: Cells by the exponent and seven binary digits, and the cell of 0.5.
+_SHIFT, MIDDLE = 45, ONE_HALF >> 45
 #: Rows that usually show that not all numbers are of single precision.
 _FEW_ROWS = 64
-MIDDLE = 0x3FE << 7
 _Flag: TypeAlias = Array | bool
 
 
@@ -169,15 +170,15 @@ def quantile_borders(predicted: np.ndarray, cells: int) -> np.ndarray:
     return np.union1d(borders, np.nextafter(borders[times > 1], -1))
 
 
-def relative_cell(predicted: np.ndarray) -> np.ndarray:
-    """Return cells that ascend with predictions, with a width of 1/128 of the distance to 0 or 1.
+def relative_cell(predicted: np.ndarray, shift: int = _SHIFT) -> np.ndarray:
+    """Return cells that ascend with predictions: the bits of a float without the last ``shift``.
 
-    Predictions of one half are in the middle cell ``MIDDLE``.
+    By default cells have a width of 1/128 of the distance to 0 or 1.
     """
-    # Use the prediction up to one half, and the distance from one above, which is exact.
-    lower = np.ascontiguousarray(np.minimum(predicted, 1 - predicted) + 0.0).view(np.int64)
-    lower >>= _SHIFT
-    return np.where(predicted < 0.5, lower, 2 * MIDDLE - lower)
+    # Use the prediction below one half, and the distance from one above, which is exact.
+    distance = np.ascontiguousarray(np.minimum(predicted, 1 - predicted) + 0.0).view(np.int64)
+    distance >>= shift
+    return np.where(predicted < 0.5, distance, 2 * (ONE_HALF >> shift) - distance)
 
 
 def equal_mass_sums(

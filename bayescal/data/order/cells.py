@@ -9,6 +9,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from bayescal._core.binning import relative_cell
+
 #: Maximal number of quantiles between which cells have equal width, and number of sampled scores
 #: between neighboring quantiles.
 _MAX_SEGMENTS, _SCORES_PER_SEGMENT = 1 << 12, 64
@@ -46,13 +48,12 @@ def relative_cells(scores: np.ndarray, count: float) -> MemoryCells:
     Each power of two, of the distance from 0 or 1, is divided into a power of two of cells.
     """
     digits = int(np.clip(np.log2(count / _OCTAVES), 0, 8))
+    first, last = (1023 - _OCTAVES) << digits, (2 * _OCTAVES - 2) << digits
 
     def find(scores: np.ndarray) -> np.ndarray:
-        # Above one half use the distance from 1, which is exact.
-        distance = np.maximum(np.minimum(scores, 1 - scores), 2.0**-_OCTAVES)
-        cell = distance.view(np.int64) >> (52 - digits)
-        cell -= (1023 - _OCTAVES) << digits
-        return np.where(scores < 0.5, cell, 2 * (_OCTAVES << digits) - cell)
+        cell = relative_cell(scores, 52 - digits)
+        cell -= first
+        return np.clip(cell, 0, last, out=cell)
 
     return MemoryCells(find, scores)
 

@@ -84,22 +84,22 @@ def read_label_rows(y: ArrayLike, weights: UserData = None) -> np.ndarray:
     return rows.astype(np.int64)
 
 
-def read_shares(y: ArrayLike, n: int, k: int, name: str = "y") -> np.ndarray:
+def read_shares(y: ArrayLike, n: int, k: int) -> np.ndarray:
     """Read proportions (n, k) of outcomes, whose rows sum to one, in float64."""
     dense = getattr(y, "toarray", None)  # sparse matrices of SciPy
-    shares = as_numpy(y if dense is None else dense(), name).astype(np.float64)
+    shares = as_numpy(y if dense is None else dense(), "y").astype(np.float64)
     if shares.shape != (n, k):
         raise ValueError(
-            f"{name} must have shape ({n},), or ({n}, {k}) with the proportion of each outcome, "
+            f"y must have shape ({n},), or ({n}, {k}) with the proportion of each outcome, "
             f"got {shares.shape}"
         )
-    check_finite(shares, name)
+    check_finite(shares, "y")
     sums = shares.sum(axis=1)
     wrong = (np.abs(sums - 1) > SUM_TOLERANCE) | (shares < -RANGE_TOLERANCE).any(axis=1)
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueError(
-            f"{name} must have shape (n,), got {shares.shape} with {shares[row].tolist()} in row "
+            f"y must have shape (n,), got {shares.shape} with {shares[row].tolist()} in row "
             f"{row}, which are not proportions that sum to one; for multi-label data use "
             "MultiLabel and the metrics multilabel_ece, multilabel_ecce and hamming_loss"
         )

@@ -104,11 +104,9 @@ def label_array(
     return labels
 
 
-def label_values(
-    y: ArrayLike, n: int | None, *, match: str = "probs", weights: object = None
-) -> np.ndarray:
+def label_values(y: ArrayLike, n: int | None, *, weights: object = None) -> np.ndarray:
     """Read one label for each of n rows as numbers, text or dates, not as objects of one kind."""
-    labels = label_array(y, n, match=match, weights=weights)
+    labels = label_array(y, n, match="probs", weights=weights)
     known = is_text(labels) and labels.dtype != object
     if labels.dtype.kind in "biuf" or known or has_text(labels):
         return labels

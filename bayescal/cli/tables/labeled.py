@@ -112,15 +112,12 @@ class LabeledFile:
         return list(texts)
 
     def _rows_of(
-        self,
-        label: str,
-        scores: Sequence[str],
-        show: Callable[[int, int], None] = ignore,
-        option: str = "--columns",
+        self, label: str, scores: Sequence[str], show: Callable[[int, int], None] = ignore
     ) -> Iterator[StreamedRows]:
         """Read rows with weights, if there are any; those of weight zero may lack a label."""
         weights = self.weights
-        return self.source.rows(Wanted(label, scores, weights, option, weights is not None), show)
+        wanted = Wanted(label, scores, weights, self._option, weights is not None)
+        return self.source.rows(wanted, show)
 
     def _used(self, rows: StreamedRows, label: str) -> list[str]:
         """Return the texts of labels of rows that have a weight, none of which may be empty."""
@@ -333,7 +330,7 @@ class Judged(LabeledFile):
         outcomes, label, first = self._outcomes, self.label, 0
         several = outcomes is not None
         label = self.classes[0] if several else label
-        for rows in self._rows_of(label, names, option="--model"):
+        for rows in self._rows_of(label, names):
             weight, wrong = rows.weights, partial(self._wrong, rows)
             if weight is not None and self.weights is not None and (weight < 0).any():
                 if rows.where is None:

@@ -34,11 +34,12 @@ TIE = 8 * EPS
 _CLOSE, _CLOSE_SINGLE = 2.0**-20, 2.0**-10
 #: Masses that differ by less than this fraction of a bin's are equal.
 SLACK = 1e-9
-#: Cells by the exponent and seven binary digits, as fine near 0 and 1 as between.
-_SHIFT = 45
+#: The bits of 0.5.
+ONE_HALF = 0x3FE << 52
+#: Cells by the exponent and seven binary digits, and the cell of 0.5.
+_SHIFT, MIDDLE = 45, ONE_HALF >> 45
 #: Rows that usually show that not all numbers are of single precision.
 _FEW_ROWS = 64
-MIDDLE = 0x3FE << 7
 _Flag: TypeAlias = Array | bool
 
 
@@ -93,10 +94,7 @@ def border_ends(borders: X, precision: XArray | float) -> X:
 
 
 def threshold_slack(thresholds: np.ndarray, precision: float) -> np.ndarray:
-    """Return how far rounding moves predictions that are equal to thresholds.
-
-    ``precision`` is the machine epsilon of the type of the given predictions.
-    """
+    """Return how far rounding moves predictions of a type's precision from equal thresholds."""
     return thresholds * max(precision / 2, TIE)
 
 
@@ -131,22 +129,10 @@ def is_single(scores: X) -> X:
     return xp.astype(xp.astype(scores, xp.float32), scores.dtype) == scores
 
 
-def single_below(values: np.ndarray) -> np.ndarray:
-    """Return the greatest single-precision number below each value, or else the value."""
-    with np.errstate(over="ignore"):
-        single = np.nextafter(values, -np.inf).astype(np.float32)
-    return _outward(values, single, -np.inf)
-
-
-def single_above(values: np.ndarray) -> np.ndarray:
-    """Return the least single-precision number above each value, or else the value."""
-    with np.errstate(over="ignore"):
-        single = np.nextafter(values, np.inf).astype(np.float32)
-    return _outward(values, single, np.inf)
-
-
-def _outward(values: np.ndarray, single: np.ndarray, end: float) -> np.ndarray:
+def single_beyond(values: np.ndarray, end: float) -> np.ndarray:
+    """Return the next single-precision number toward an infinite end, or else the value."""
     with np.errstate(over="ignore", under="ignore"):
+        single = np.nextafter(values, end).astype(np.float32)
         inside = single >= values if end < 0 else single <= values
         moved = np.where(inside, np.nextafter(single, np.float32(end)), single).astype(float)
     return np.where(np.isfinite(moved), moved, values)
@@ -184,15 +170,15 @@ def quantile_borders(predicted: np.ndarray, cells: int) -> np.ndarray:
     return np.union1d(borders, np.nextafter(borders[times > 1], -1))
 
 
-def relative_cell(predicted: np.ndarray) -> np.ndarray:
-    """Return cells that ascend with predictions, with a width of 1/128 of the distance to 0 or 1.
+def relative_cell(predicted: np.ndarray, shift: int = _SHIFT) -> np.ndarray:
+    """Return cells that ascend with predictions: the bits of a float without the last ``shift``.
 
-    Predictions of one half are in the middle cell ``MIDDLE``.
+    By default cells have a width of 1/128 of the distance to 0 or 1.
     """
-    # Use the prediction up to one half, and the distance from one above, which is exact.
-    lower = np.ascontiguousarray(np.minimum(predicted, 1 - predicted) + 0.0).view(np.int64)
-    lower >>= _SHIFT
-    return np.where(predicted < 0.5, lower, 2 * MIDDLE - lower)
+    # Use the prediction below one half, and the distance from one above, which is exact.
+    distance = np.ascontiguousarray(np.minimum(predicted, 1 - predicted) + 0.0).view(np.int64)
+    distance >>= shift
+    return np.where(predicted < 0.5, distance, 2 * (ONE_HALF >> shift) - distance)
 
 
 def equal_mass_sums(

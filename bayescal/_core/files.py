@@ -31,10 +31,7 @@ def partial_path(path: Path) -> Path:
 
 
 def delete_partials(path: Path) -> None:
-    """Delete unfinished files of ``path`` from killed processes; no process may be writing it.
-
-    Files that cannot be deleted are ignored.
-    """
+    """Delete unfinished files of ``path`` from killed processes; no process may be writing it."""
     pattern = glob.escape(f".{_stem(path)}.") + 32 * "[0-9a-f]" + SUFFIX
     for left in path.parent.glob(pattern):
         with contextlib.suppress(OSError):

@@ -173,10 +173,7 @@ def log_softmax(logits: X) -> X:
 
 
 def scaled_softmax(logits: X, inverse: XArray | float) -> X:
-    """Compute softmax(inverse * logits) of logits (m, k), for a non-negative inverse.
-
-    An inverse of shape (s, 1, 1) gives (s, m, k).
-    """
+    """Compute softmax(inverse * logits) of logits (m, k), for an inverse >= 0 or (s, 1, 1)."""
     xp, two, torch = namespace(logits), logits.shape[-1] == 2, torch_of(logits)
     below = log_odds(logits)[:, None] if two else logits if torch else differences(logits)
     largest = float(xp.finfo(below.dtype).max)

@@ -35,6 +35,9 @@ Scores = Annotated[
         help="File with scores and labels, in any form that fit takes.", show_default=False
     ),
 ]
+CalibratorFile = Annotated[
+    Path, typer.Argument(help="Calibrator file written by fit.", show_default=False)
+]
 Label = Annotated[str, typer.Option(help="Column of FILE with the labels, of any kind.")]
 Sep = Annotated[
     str | None,

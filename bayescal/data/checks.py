@@ -149,10 +149,7 @@ def check_finite(array: np.ndarray, name: str) -> None:
 
 
 def check_logits(array: np.ndarray, name: str) -> None:
-    """Raise if rows (n, k) hold NaN, infinity, or no number but minus infinity.
-
-    Minus infinity is the logit of an unavailable class.
-    """
+    """Raise unless rows (n, k) hold finite logits, and minus infinity for unavailable classes."""
     if not array.size or (np.isfinite(array.min()) and np.isfinite(array.max())):
         return
     check_finite(np.where(np.isneginf(array), 0.0, array), name)
@@ -182,10 +179,7 @@ def check_range(
 def check_row_sums(
     probs: np.ndarray, name: str, *, eps: float = 2.0**-52, advice: str = ""
 ) -> None:
-    """Raise unless rows (n, k) sum to one, up to 1e-3 or k times the precision ``eps``.
-
-    ``advice`` ends the message.
-    """
+    """Raise unless rows (n, k) sum to one, up to 1e-3 or k times the precision ``eps``."""
     ones = np.ones(probs.shape[1])
     tolerance = max(SUM_TOLERANCE, probs.shape[1] * eps)
     for part in slices(len(probs), _ROWS_AT_ONCE):
@@ -202,10 +196,7 @@ def check_row_sums(
 def check_labels(
     labels: np.ndarray, classes: int, name: str = "labels", advice: str = ""
 ) -> np.ndarray:
-    """Return ``labels`` as integers, or raise if one is not in {0, ..., classes - 1}.
-
-    ``advice`` ends the message.
-    """
+    """Return ``labels`` as integers, or raise if one is not in {0, ..., classes - 1}."""
     allowed = "{0, 1}" if classes == 2 else f"{{0, ..., {classes - 1}}}"
     kind = labels.dtype.kind
     if kind in "biu" and labels.min(initial=0) >= 0 and labels.max(initial=0) < classes:

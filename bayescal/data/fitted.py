@@ -60,10 +60,7 @@ def predictions(
 
 
 def read_label_rows(y: ArrayLike, weights: UserData = None) -> np.ndarray:
-    """Read multi-label labels of any type as integers (n, labels).
-
-    Those of rows of weight zero count as absent, whatever they are.
-    """
+    """Read multi-label labels of any type as integers (n, labels): 0 in rows of weight zero."""
     dense = getattr(y, "toarray", None)  # sparse matrices of SciPy
     rows = as_numpy(y if dense is None else dense(), "y")
     if rows.ndim != 2:
@@ -87,22 +84,22 @@ def read_label_rows(y: ArrayLike, weights: UserData = None) -> np.ndarray:
     return rows.astype(np.int64)
 
 
-def read_shares(y: ArrayLike, n: int, k: int, name: str = "y") -> np.ndarray:
+def read_shares(y: ArrayLike, n: int, k: int) -> np.ndarray:
     """Read proportions (n, k) of outcomes, whose rows sum to one, in float64."""
     dense = getattr(y, "toarray", None)  # sparse matrices of SciPy
-    shares = as_numpy(y if dense is None else dense(), name).astype(np.float64)
+    shares = as_numpy(y if dense is None else dense(), "y").astype(np.float64)
     if shares.shape != (n, k):
         raise ValueError(
-            f"{name} must have shape ({n},), or ({n}, {k}) with the proportion of each outcome, "
+            f"y must have shape ({n},), or ({n}, {k}) with the proportion of each outcome, "
             f"got {shares.shape}"
         )
-    check_finite(shares, name)
+    check_finite(shares, "y")
     sums = shares.sum(axis=1)
     wrong = (np.abs(sums - 1) > SUM_TOLERANCE) | (shares < -RANGE_TOLERANCE).any(axis=1)
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueError(
-            f"{name} must have shape (n,), got {shares.shape} with {shares[row].tolist()} in row "
+            f"y must have shape (n,), got {shares.shape} with {shares[row].tolist()} in row "
             f"{row}, which are not proportions that sum to one; for multi-label data use "
             "MultiLabel and the metrics multilabel_ece, multilabel_ecce and hamming_loss"
         )
@@ -110,10 +107,7 @@ def read_shares(y: ArrayLike, n: int, k: int, name: str = "y") -> np.ndarray:
 
 
 def of_pairs(probs: UserData, name: str = "probs") -> UserData:
-    """Convert scikit-learn's list of probabilities (n, 2) of several labels to (n, labels).
-
-    Other values are returned unchanged.
-    """
+    """Convert scikit-learn's list of probabilities (n, 2) of labels, if given, to (n, labels)."""
     if not isinstance(probs, list | tuple) or not probs or np.ndim(probs[0]) != 2:
         return probs
     parts = [as_numpy(part, name) for part in probs]

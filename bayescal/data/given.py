@@ -55,10 +55,7 @@ def as_source(
     sample_weight: UserData,
     sources: frozenset[str],
 ) -> Given:
-    """Read scores in the domain of a calibrator, labels and weights; keep names of features.
-
-    Arrays in memory come first: other forms are recognized by their types.
-    """
+    """Read scores in the domain of a calibrator, labels and weights; keep names of features."""
     classes = estimator.classes
     if in_columns(y) and estimator.inputs != "top_logits" and getattr(scores, "ndim", 2) < 3:
         scores, y, sample_weight, classes = of_shares(scores, y, sample_weight, classes)

@@ -105,7 +105,7 @@ class History(NamedTuple):
     def _condense(self, k: int) -> Self:
         """Merge equal rows and, if there are too many, all rows in cells, or draw a sample."""
         if k > _MAX_CELL_CLASSES:
-            merged = self._merge(np.unique(self._codes(_EXACT), return_inverse=True)[1].ravel())
+            merged = self._merge(self._cells(_EXACT))
             return merged._sample(max(_ROW_NUMBERS // k, _MIN_ROWS))
         most = _BINARY_CELLS if k == 2 else _CELLS
         exponent = int(self.exponent)
@@ -176,14 +176,9 @@ class History(NamedTuple):
         return self._replace(scores=scores, y=self.y[last], weights=totals, factors=factors)
 
     def rows(self, domain: str, mix: np.ndarray | None = None) -> tuple[Rows, np.ndarray | None]:
-        """Return the cells as rows, and the least probabilities.
+        """Return the cells as rows in the domain of a calibrator, and the least probabilities.
 
-        Parameters
-        ----------
-        domain : str
-            Domain of the calibrator.
-        mix : array of shape (q,), optional
-            Weights of the rates of forgetting.
+        ``mix`` (q,) are weights of the rates of forgetting.
         """
         kept, weights = self._mixed_weights(mix)
         scores, least = self.filled(domain)
@@ -191,24 +186,16 @@ class History(NamedTuple):
         return Rows(scores[kept], self.y[kept], weights[kept]), least
 
     def filled(self, domain: str) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the scores (m, d), finite for probabilities of zero, and the least probabilities.
-
-        The scores are those of a calibrator with this domain.
-        """
+        """Return finite scores (m, d) in a calibrator's domain, and the least probabilities."""
         scores, least = self.scores, None
         if self.positive.size:
             zeros = np.isinf(scores)
             lowest = np.where(zeros.any(), 0.0, self.positive)
             least = floors(lowest, self.positive)
-            if zeros.any():
-                scores = scores.copy()
-                if scores.shape[1] == 1:
-                    scores[scores == -np.inf], scores[scores == np.inf] = (
-                        np.log(least[1]),
-                        -np.log(least[0]),
-                    )
-                else:
-                    scores = np.where(zeros, np.log(least), scores)
+            logs = np.log(least)
+            if scores.shape[1] == 1:
+                logs = np.where(scores < 0, logs[1], -logs[0])
+            scores = np.where(zeros, logs, scores)
             if domain == "log_probabilities":
                 scores = log_softmax(scores)
         return scores, least

@@ -183,10 +183,7 @@ def _is_missing(label: object) -> bool:
 
 
 def of_one_kind(y: np.ndarray) -> np.ndarray:
-    """Convert object labels (n,) that are all strings or all integers to their type.
-
-    Strings among other types are an error, because they have no common order.
-    """
+    """Convert object labels (n,) of one type to that type; strings among others are an error."""
     kinds = {type(label) for label in y} if y.dtype == object else set()
     texts = any(all(issubclass(t, kind) for t in kinds) for kind in (str, bytes))
     if not texts and has_text(y):
@@ -328,10 +325,8 @@ def match_columns(
     Raises the errors of :func:`in_order`.
     """
     labels_of_classes = list(classes if isinstance(classes, list | range) else np.asarray(classes))
-    normalized, exact = (
-        [label_text(label) for label in labels_of_classes],
-        [str(label) for label in labels_of_classes],
-    )
+    normalized = [label_text(label) for label in labels_of_classes]
+    exact = [str(label) for label in labels_of_classes]
     distinct = len(set(normalized)) == len(normalized)
     labels, texts = (normalized, map(label_text, names)) if distinct else (exact, map(str, names))
     position_of = {label: i for i, label in enumerate(labels)}

@@ -44,10 +44,7 @@ _NO_LABELS = np.empty(0, np.int64)
 def read_rows(
     x: np.ndarray, y: ArrayLike, sample_weight: ArrayLike | None, classes: Classes, columns: int = 2
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Read the classes, and the rows of positive weight with labels as positions, and weights.
-
-    Rows of weight zero may have any label, or none.
-    """
+    """Read the classes, and the rows of positive weight, labels as positions, and weights."""
     weights = check_weights(sample_weight, len(x))
     labels, codes = read_labels(y, len(x), classes, columns, weights)
     used = weights > 0
@@ -57,16 +54,9 @@ def read_rows(
 
 
 def read_labels(
-    y: ArrayLike,
-    n: int,
-    classes: Classes,
-    columns: int = 2,
-    weights: np.ndarray | None = None,
+    y: ArrayLike, n: int, classes: Classes, columns: int = 2, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Read the classes (columns,), sorted or as given, and labels (n,) as positions among them.
-
-    Those of rows of weight zero are arbitrary.
-    """
+    """Read the classes (columns,), sorted or as given, and labels (n,) as positions among them."""
     values = label_array(y, n, weights=weights)
     used = None if weights is None or weights.all() else weights > 0
     labels, index = distinct(values if used is None else values[used])
@@ -114,14 +104,11 @@ def label_array(
     return labels
 
 
-def label_values(
-    y: ArrayLike, n: int | None, *, match: str = "probs", weights: object = None
-) -> np.ndarray:
+def label_values(y: ArrayLike, n: int | None, *, weights: object = None) -> np.ndarray:
     """Read one label for each of n rows as numbers, text or dates, not as objects of one kind."""
-    labels = label_array(y, n, match=match, weights=weights)
-    if labels.dtype.kind in "biuf" or (is_text(labels) and labels.dtype != object):
-        return labels
-    if has_text(labels):
+    labels = label_array(y, n, match="probs", weights=weights)
+    known = is_text(labels) and labels.dtype != object
+    if labels.dtype.kind in "biuf" or known or has_text(labels):
         return labels
     labels = of_one_kind(labels)
     if labels.dtype == object:

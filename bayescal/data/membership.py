@@ -97,11 +97,7 @@ def _indicators(labels: np.ndarray, names: Sequence[str]) -> np.ndarray:
 
 
 def check_clusters(groups: object, n: int, weights: ArrayLike | None = None) -> np.ndarray:
-    """Count the clusters of rows from 0 in order of appearance.
-
-    Labels are hashable values of any kind, in a sequence, an array or a column of a data frame.
-    Rows of weight zero are omitted.
-    """
+    """Count the clusters of rows of positive weight from 0, by labels of any hashable kind."""
     return _number(groups, n, weights, "groups")[0]
 
 
@@ -159,16 +155,9 @@ def _as_vector(groups: UserData, name: str) -> np.ndarray:
     check_unmasked(groups, name)
     if hasattr(groups, "detach"):
         return as_numpy(groups, name)
-    if (
-        isinstance(groups, Iterable)
-        and not hasattr(groups, "shape")
-        and not isinstance(groups, str)
-    ):
-        values = list(groups)
-        array = np.empty(len(values), object)
-        for row, value in enumerate(values):
-            array[row] = value
-        return array
+    is_plain = isinstance(groups, Iterable) and not hasattr(groups, "shape")
+    if is_plain and not isinstance(groups, str):
+        return np.fromiter(groups, object)
     array = np.asarray(groups)
     if array.dtype.kind not in "mM":
         return array

@@ -35,12 +35,20 @@ def greatest(first: Sums, second: Sums) -> Sums:
     return {name: np.maximum(value, second[name]) for name, value in first.items()}
 
 
+def merge_parts(merge: Merge, parts: Iterable[Sums | None]) -> Sums | None:
+    """Merge the results of parts of the rows; None are those of parts without rows."""
+    merged = None
+    for part in parts:
+        if part is not None:
+            merged = part if merged is None else merge(merged, part)
+    return merged
+
+
 class Designs(Protocol):
     """Prepared parts of the rows of a source, and sums over them."""
 
-    def total(self, function: Callable[..., Sums], *args: object, merge: Merge = add) -> Sums:
-        """Sum ``function(*args, design)`` over the designs of parts of the rows."""
-        ...
+    #: Sum ``function(*args, design)`` over the designs of parts of the rows.
+    def total(self, function: Callable[..., Sums], *args: object, merge: Merge = add) -> Sums: ...
 
 
 class Source(Protocol):
@@ -50,51 +58,33 @@ class Source(Protocol):
     are positive.
     """
 
+    #: The number of rows.
     @property
-    def n(self) -> int:
-        """The number of rows."""
-        ...
-
+    def n(self) -> int: ...
+    #: The number of classes.
     @property
-    def k(self) -> int:
-        """The number of classes."""
-        ...
-
+    def k(self) -> int: ...
+    #: The sum of the weights.
     @property
-    def weight(self) -> float:
-        """The sum of the weights."""
-        ...
-
+    def weight(self) -> float: ...
+    #: The sum of the weights of each class (k,).
     @property
-    def mass(self) -> np.ndarray:
-        """The sum of the weights of each class (k,)."""
-        ...
-
+    def mass(self) -> np.ndarray: ...
+    #: The sum of the squares of the weights.
     @property
-    def squares(self) -> float:
-        """The sum of the squares of the weights."""
-        ...
-
+    def squares(self) -> float: ...
+    #: Whether all weights are integers.
     @property
-    def whole(self) -> bool:
-        """Whether all weights are integers."""
-        ...
-
+    def whole(self) -> bool: ...
+    #: The largest absolute score, or an upper bound.
     @property
-    def largest(self) -> float:
-        """The largest absolute score, or an upper bound."""
-        ...
-
+    def largest(self) -> float: ...
+    #: The smallest and the largest score.
     @property
-    def ends(self) -> tuple[float, float]:
-        """The smallest and the largest score."""
-        ...
-
+    def ends(self) -> tuple[float, float]: ...
+    #: Evenly drawn rows in memory; all rows, unless the source is in blocks.
     @property
-    def sample(self) -> Rows:
-        """Evenly drawn rows in memory; all rows, unless the source is in blocks."""
-        ...
-
+    def sample(self) -> Rows: ...
     def total(
         self, function: Callable[[Rows], Sums], merge: Merge = add, numbers: int | None = None
     ) -> Sums:
@@ -108,21 +98,17 @@ class Source(Protocol):
         """
         ...
 
-    def part(self, numbers: int, least: int) -> Rows | None:
-        """Select rows with about ``numbers`` scores and ``least`` rows; None if rows are few."""
-        ...
+    #: Select rows with about ``numbers`` scores and ``least`` rows; None if rows are few.
+    def part(self, numbers: int, least: int) -> Rows | None: ...
 
-    def all(self) -> Rows:
-        """Read all rows at once."""
-        ...
+    #: Read all rows at once.
+    def all(self) -> Rows: ...
 
-    def mapped(self, step: Callable[[Rows], Rows], largest: float) -> Source:
-        """Apply a step that changes scores; ``largest`` bounds the new absolute scores."""
-        ...
+    #: Apply a step that changes scores; ``largest`` bounds the new absolute scores.
+    def mapped(self, step: Callable[[Rows], Rows], largest: float) -> Source: ...
 
-    def divided(self, unit: float) -> Source:
-        """Divide the scores by a number."""
-        ...
+    #: Divide the scores by a number.
+    def divided(self, unit: float) -> Source: ...
 
 
 class Rows(NamedTuple):
@@ -205,8 +191,9 @@ class Rows(NamedTuple):
         columns = self.scores.shape[1] if self.scores.ndim == 2 else 1
         parts = slices(self.n, max(1, numbers // columns))
         if keep and self.scores.size <= _KEPT_NUMBERS:
-            return _HostDesigns([make(self.take(part)) for part in parts])
-        return _HostDesigns(_Remade(make, self, parts))
+            kept = [make(self.take(part)) for part in parts]
+            return _HostDesigns(lambda: kept)
+        return _HostDesigns(lambda: (make(self.take(part)) for part in parts))
 
     def all(self) -> Rows:
         return self
@@ -226,24 +213,14 @@ def weight_of_row(rows: Source) -> float:
     return 1.0 if rows.whole else float(rows.squares / rows.weight)
 
 
-class _Remade(NamedTuple):
-    """Designs that are made anew in every iteration."""
-
-    make: Callable[[Rows], object]
-    rows: Rows
-    parts: list[slice]
-
-    def __iter__(self) -> Any:
-        return (self.make(self.rows.take(part)) for part in self.parts)
-
-
 class _HostDesigns(NamedTuple):
     """Designs of parts of rows that fit in a processor's cache."""
 
-    designs: Iterable[object]
+    #: Returns the designs, which are kept or made anew.
+    designs: Callable[[], Iterable[object]]
 
     def total(self, function: Callable[..., Sums], *args: object, merge: Merge = add) -> Sums:
-        return reduce(merge, (function(*args, design) for design in self.designs))
+        return reduce(merge, (function(*args, design) for design in self.designs()))
 
 
 class _DeviceDesign(NamedTuple):

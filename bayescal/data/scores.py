@@ -8,16 +8,7 @@ from typing import Literal
 import array_api_compat
 import numpy as np
 
-from bayescal._core.arrays import (
-    AnyArray,
-    AnyModel,
-    UserData,
-    X,
-    XArray,
-    namespace,
-    on_host,
-    wide,
-)
+from bayescal._core.arrays import AnyArray, AnyModel, UserData, X, XArray, namespace, on_host, wide
 from bayescal._core.binning import SINGLE, is_rounded_zero
 from bayescal._core.execution.chunks import slices
 from bayescal._core.lazy import jax
@@ -112,7 +103,10 @@ def check_rows(estimator: AnyModel, scores: UserData, inputs: Inputs, reset: boo
         scores = as_numpy(scores, "scores")
     if len(scores.shape) == 1:
         scores = np.asarray(scores).reshape(-1, 1)
-    if _is_plain(scores) and "feature_names_in_" not in vars(estimator):
+    kind = type(scores)
+    plain = kind is np.ndarray and scores.dtype in (np.float64, np.float32)
+    # scikit-learn would return such an array unchanged, and its check is slow.
+    if plain and scores.ndim == 2 and scores.size and "feature_names_in_" not in vars(estimator):
         if reset:
             estimator.n_features_in_ = scores.shape[1]
         if scores.shape[1] == estimator.n_features_in_:
@@ -128,13 +122,6 @@ def check_rows(estimator: AnyModel, scores: UserData, inputs: Inputs, reset: boo
         force_writeable=False,
         ensure_all_finite=False,  # so that the message names the row
     )
-
-
-def _is_plain(scores: XArray) -> bool:
-    """Return whether scikit-learn would return an array unchanged; its check is slow."""
-    if type(scores) is not np.ndarray or scores.ndim != 2 or not scores.size:
-        return False
-    return scores.dtype == np.float64 or scores.dtype == np.float32
 
 
 def convert(
@@ -211,7 +198,10 @@ def transform(scores: XArray, inputs: Inputs, domain: Domain, least: AnyArray) -
         scores = xp.stack(both, axis=1)
     if inputs == "logits":
         if domain == "logits":
-            return _contiguous(scores)
+            if not on_host(scores):
+                return scores
+            dtype = scores.dtype if scores.dtype in (np.float32, np.float64) else float
+            return np.ascontiguousarray(scores, dtype)
         scores = bounded(scores, 1e300, 1e30)
         return log_softmax(scores) if domain == "log_probabilities" else softmax(scores)
     single = on_host(scores) and scores.dtype == np.float32
@@ -237,9 +227,8 @@ def _exact_decimals(probs: np.ndarray) -> np.ndarray:
 
 def _within(probs: X) -> X:
     """Clip probabilities that rounding put outside [0, 1]."""
-    if on_host(probs):
-        beyond = probs.size and (probs.min() < 0 or probs.max() > 1)
-        return clip(probs, 0.0, 1.0) if beyond else probs
+    if on_host(probs) and probs.min(initial=0) >= 0 and probs.max(initial=1) <= 1:
+        return probs
     return clip(probs, 0.0, 1.0)
 
 
@@ -312,13 +301,6 @@ def check_options(scores: XArray, y: np.ndarray, weights: np.ndarray, inputs: st
         )
 
 
-def _contiguous(logits: X) -> X | np.ndarray:
-    if not on_host(logits):
-        return logits
-    dtype = logits.dtype if logits.dtype in (np.float32, np.float64) else np.dtype(float)
-    return np.ascontiguousarray(logits, dtype)
-
-
 def least_probabilities(probs: np.ndarray) -> np.ndarray:
     """Compute the values (k,) that replace smaller probabilities (n,), (n, 1) or (n, k).
 
@@ -386,18 +368,15 @@ def check_probabilities(
     ``inputs`` are the kinds of scores that the caller accepts, which errors suggest. Probabilities
     are returned without rounding errors beyond 0 and 1.
     """
+    range_advice, sum_advice = "pass probabilities, not logits or scores", ""
     if "logits" in inputs:
-        range_advice, sum_advice = (
-            "pass inputs='logits' for logits or log odds",
-            "pass inputs='logits' for logits",
-        )
-    else:
-        range_advice, sum_advice = "pass probabilities, not logits or scores", ""
+        sum_advice = "pass inputs='logits' for logits"
+        range_advice = f"{sum_advice} or log odds"
     if name == "scores" and "logits" in inputs:
         sum_advice += ", or use MultiLabel for multi-label data"
-    if name == "scores" and "logits" in inputs and (probs.ndim == 1 or probs.shape[1] == 1):
-        other = "inputs='scores'" if "scores" in inputs else "use Auto(inputs='scores')"
-        range_advice += f", or {other} for other numbers"
+        if probs.ndim == 1 or probs.shape[1] == 1:
+            other = "inputs='scores'" if "scores" in inputs else "use Auto(inputs='scores')"
+            range_advice += f", or {other} for other numbers"
     when = " for inputs='probs'" if name == "scores" and len(inputs) > 1 else ""
     clipped = check_range(probs, name, range_advice, when)
     if probs.ndim == 2 and probs.shape[1] > 1:

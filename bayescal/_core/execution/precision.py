@@ -48,11 +48,9 @@ def bulk_dtype(x: object) -> np.dtype:
 
 def result_dtype(x: object) -> np.dtype:
     """Return the dtype of predictions at points ``x``: float64 if ``x`` is, unless it is JAX's."""
-    return (
-        default_dtype()
-        if isinstance(x, jax.Array)
-        else np.result_type(default_dtype(), bulk_dtype(x))
-    )
+    if isinstance(x, jax.Array):
+        return default_dtype()
+    return np.result_type(default_dtype(), bulk_dtype(x))
 
 
 def as_result(values: np.ndarray | jax.Array, dtype: np.dtype) -> np.ndarray | jax.Array:

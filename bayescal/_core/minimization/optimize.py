@@ -145,12 +145,10 @@ def newton(
     bound: jax.Array,
     direction: Direction[jax.Array] = newton_step,
     movement: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
-    max_iterations: int = _MAX_ITERATIONS,
-    tolerance: float = _TOLERANCE,
 ) -> Minimum[jax.Array]:
     """Minimize a smooth function by damped Newton steps; every accepted step lowers it.
 
-    The last step promised to gain less than ``tolerance`` times the value and a thousandth of
+    The last step promised to gain less than ``_TOLERANCE`` times the value and a thousandth of
     ``scale``, a size of the objective. Convergence is quadratic, so the result is much closer. If
     ``movement(x, step)``, the relative change of the predictions by a step, is then above 0.01,
     there is no finite minimum. ``direction`` solves the quadratic model: ``newton_step``, or
@@ -175,8 +173,8 @@ def newton(
         valid = jnp.isfinite(trial.value + trial.gradient.sum())
         slack = _SLACK * eps * (abs(trial.value) + scale)
         lower = valid & (decrement >= 0) & (trial.value <= here.value + slack)
-        small = negligible(decrement, trial.value, scale, tolerance)
-        unseen = (decrement >= 0) & negligible(decrement, here.value, scale, _UNSEEN * tolerance)
+        small = negligible(decrement, trial.value, scale, _TOLERANCE)
+        unseen = (decrement >= 0) & negligible(decrement, here.value, scale, _UNSEEN * _TOLERANCE)
         unseen = unseen & (damping < 1)
         ended = jnp.where(lower, small & (damping < 1), unseen | (damping >= _MOST_DAMPING))
         status = jnp.where(ended, jnp.where(lower | unseen, Status.CONVERGED, Status.LIMIT), -1)
@@ -199,7 +197,7 @@ def newton(
     nowhere = QuadraticModel(infinite, jnp.zeros_like(start), jnp.zeros_like(eye))
     unknown = jnp.full((), -1)
     state = (no, start, nowhere, nothing, infinite, jnp.zeros((), dtype), unknown)
-    number, _, x, here, step, decrement, _, status = iterate(once, state, max_iterations)
+    number, _, x, here, step, decrement, _, status = iterate(once, state, _MAX_ITERATIONS)
     if movement is not None:
         runaway = (status == Status.CONVERGED) & (movement(x, step) > _LONG)
         status = jnp.where(runaway, Status.UNBOUNDED, status)

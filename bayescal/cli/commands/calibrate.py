@@ -16,18 +16,9 @@ import typer
 
 import bayescal as bc
 from bayescal.calibrators.catalog import METHODS
+from bayescal.cli import _options
 from bayescal.cli._errors import CommandError, library_call, say, show, watched
-from bayescal.cli._options import (
-    Decimal,
-    Encoding,
-    Label,
-    Seed,
-    Sep,
-    SkipMissing,
-    Weights,
-    check_inputs,
-    completing,
-)
+from bayescal.cli._options import check_inputs, completing
 from bayescal.cli.tables.append import Added, append, check_form, compute_known
 from bayescal.cli.tables.cells import enumerate_names
 from bayescal.cli.tables.columns import ModelColumns, are_percentages
@@ -53,7 +44,7 @@ def fit_file(
         ),
     ],
     *,
-    label: Label,
+    label: _options.Label,
     out: Annotated[Path, typer.Option(help="File for the calibrator; usually NAME.safetensors.")],
     columns: Annotated[
         str | None,
@@ -75,7 +66,7 @@ def fit_file(
             help="What the columns hold: probs, percent, logits or scores.",
         ),
     ] = "probs",
-    weights: Weights = None,
+    weights: _options.Weights = None,
     method: Annotated[
         str,
         completing(
@@ -88,11 +79,11 @@ def fit_file(
             help="Option of the method as NAME=VALUE, such as inference=laplace; can be repeated."
         ),
     ] = None,
-    seed: Seed = 0,
-    sep: Sep = None,
-    encoding: Encoding = None,
-    decimal: Decimal = ".",
-    skip_missing: SkipMissing = False,
+    seed: _options.Seed = 0,
+    sep: _options.Sep = None,
+    encoding: _options.Encoding = None,
+    decimal: _options.Decimal = ".",
+    skip_missing: _options.SkipMissing = False,
 ) -> None:
     """Fit a calibrator to scores from a file, and report what to expect."""
     check_inputs(inputs, "probs", "percent", "logits", "scores")
@@ -122,9 +113,7 @@ def fit_file(
 
 
 def apply_file(
-    calibrator: Annotated[
-        Path, typer.Argument(help="Calibrator file written by fit.", show_default=False)
-    ],
+    calibrator: _options.CalibratorFile,
     file: Annotated[
         Path,
         typer.Argument(
@@ -156,10 +145,10 @@ def apply_file(
             help="percent if the columns hold percentages; by default the same as for fit."
         ),
     ] = None,
-    sep: Sep = None,
-    encoding: Encoding = None,
-    decimal: Decimal = ".",
-    skip_missing: SkipMissing = False,
+    sep: _options.Sep = None,
+    encoding: _options.Encoding = None,
+    decimal: _options.Decimal = ".",
+    skip_missing: _options.SkipMissing = False,
 ) -> None:
     """Calibrate the scores in a file."""
     check_target(out)
@@ -265,9 +254,7 @@ def _check_method(method: str) -> None:
 
 
 def export_file(
-    calibrator: Annotated[
-        Path, typer.Argument(help="Calibrator file written by fit.", show_default=False)
-    ],
+    calibrator: _options.CalibratorFile,
     out: Annotated[
         Path, typer.Argument(help="File to write: .onnx, .stablehlo or .pt2.", show_default=False)
     ],

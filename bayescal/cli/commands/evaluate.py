@@ -7,21 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bayescal.cli import _options
 from bayescal.cli._errors import CommandError, library_call, plain, say, show, watched
-from bayescal.cli._options import (
-    By,
-    Decimal,
-    Encoding,
-    Groups,
-    Inputs,
-    JsonFile,
-    Label,
-    Seed,
-    Sep,
-    SkipMissing,
-    Weights,
-    check_inputs,
-)
+from bayescal.cli._options import check_inputs
 from bayescal.cli.commands.calibrate import SavedCalibrator
 from bayescal.cli.tables.cells import enumerate_names
 from bayescal.cli.tables.files import (
@@ -51,7 +39,7 @@ def evaluate_file(
         ),
     ],
     *,
-    label: Label,
+    label: _options.Label,
     model: Annotated[
         list[str] | None,
         typer.Option(
@@ -74,25 +62,25 @@ def evaluate_file(
             "Columns that are named like the classes go by their names."
         ),
     ] = None,
-    inputs: Inputs = "probs",
+    inputs: _options.Inputs = "probs",
     normalize: Annotated[
         bool, typer.Option("--normalize", help="Divide the columns of each row by their sum.")
     ] = False,
-    weights: Weights = None,
-    groups: Groups = None,
-    by: By = None,
+    weights: _options.Weights = None,
+    groups: _options.Groups = None,
+    by: _options.By = None,
     level: Annotated[float, typer.Option(help="Level of the confidence intervals.")] = 0.9,
     replicates: Annotated[int, typer.Option(help="Resamples for intervals.")] = 1000,
     bins: Annotated[int, typer.Option(help="Bins of calibration errors and diagrams.")] = 15,
-    seed: Seed = 0,
-    sep: Sep = None,
-    encoding: Encoding = None,
-    decimal: Decimal = ".",
-    skip_missing: SkipMissing = False,
+    seed: _options.Seed = 0,
+    sep: _options.Sep = None,
+    encoding: _options.Encoding = None,
+    decimal: _options.Decimal = ".",
+    skip_missing: _options.SkipMissing = False,
     html: Annotated[
         Path | None, typer.Option(help="Write a page with figures, tables and explanations.")
     ] = None,
-    json_file: JsonFile = None,
+    json_file: _options.JsonFile = None,
 ) -> None:
     """Evaluate probabilities: metrics with intervals, tests, and a self-contained HTML page."""
     check_inputs(inputs, "probs", "percent", "logits")
@@ -132,7 +120,7 @@ def evaluate_file(
                 progress=None if source.large else watch,
             )
         data.say_skipped()
-        about = _describe(data, file.name, label, plainly, inputs, weights, groups, by)
+        about = _describe(data, file.name, plainly, inputs)
         if calibrator is not None and fitted is not None:
             text = enumerate_names(fitted.columns, str)
             about["Model calibrated"] = f"{calibrator.name} applied to {text}"
@@ -150,17 +138,10 @@ def evaluate_file(
 
 
 def _describe(
-    data: Judged,
-    name: str,
-    label: str,
-    columns: dict[str, list[str]],
-    inputs: str,
-    weights: str | None,
-    groups: str | None,
-    by: str | None,
+    data: Judged, name: str, columns: dict[str, list[str]], inputs: str
 ) -> dict[str, str]:
     """Describe what was read, by headings."""
-    classes = data.classes
+    classes, label = data.classes, data.label
     about = {"File": name, "Rows": f"{data.count - data.skipped:,}", "Label column": label}
     for name, names in columns.items():
         if len(names) == 1:
@@ -172,7 +153,11 @@ def _describe(
             what = "probabilities" if inputs == "probs" else inputs
             text = f"{what} of classes: {', '.join(pairs[:_LISTED])}{more}"
         about[f"Model {plain(name)}" if len(columns) > 1 else "Columns"] = text
-    others = {"Weight column": weights, "Group column": groups, "Subgroup column": by}
+    others = {
+        "Weight column": data.weights,
+        "Group column": data.groups,
+        "Subgroup column": data.by,
+    }
     return about | {name: column for name, column in others.items() if column is not None}
 
 

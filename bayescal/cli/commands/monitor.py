@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
@@ -14,17 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 import numpy as np
 import typer
 
+from bayescal.cli import _options
 from bayescal.cli._errors import CommandError, library_call, say, show, watched
-from bayescal.cli._options import (
-    Decimal,
-    Encoding,
-    Inputs,
-    JsonFile,
-    Sep,
-    SkipMissing,
-    Weights,
-    check_inputs,
-)
+from bayescal.cli._options import check_inputs
 from bayescal.cli.tables.cells import is_number
 from bayescal.cli.tables.columns import ModelColumns, parse_models, split_labels, split_names
 from bayescal.cli.tables.files import (
@@ -44,14 +37,6 @@ if TYPE_CHECKING:
 #: Exit code after an alarm; errors have 2.
 _ALARM = 3
 _PICTURES = (".png", ".svg", ".pdf")
-#: Settings that must not change from one run to the next, and their options.
-_SETTINGS = {
-    "label": "--label",
-    "inputs": "--inputs",
-    "weights": "--weights",
-    "time": "--time",
-    "new": "--new",
-}
 
 
 class _LastRun(TypedDict):
@@ -109,7 +94,7 @@ def monitor_file(
             "Needed if the rows of the first run lack a class."
         ),
     ] = None,
-    inputs: Inputs = "probs",
+    inputs: _options.Inputs = "probs",
     alpha: Annotated[
         float, typer.Option(help="Probability of a false alarm, in all runs together.")
     ] = 0.05,
@@ -120,16 +105,16 @@ def monitor_file(
         ),
     ] = False,
     time: Annotated[str | None, typer.Option(help="Column of FILE with time stamps.")] = None,
-    weights: Weights = None,
-    sep: Sep = None,
-    encoding: Encoding = None,
-    decimal: Decimal = ".",
-    skip_missing: SkipMissing = False,
+    weights: _options.Weights = None,
+    sep: _options.Sep = None,
+    encoding: _options.Encoding = None,
+    decimal: _options.Decimal = ".",
+    skip_missing: _options.SkipMissing = False,
     plot: Annotated[
         Path | None,
         typer.Option(help="Draw the evidence over time to this file: .png, .svg or .pdf."),
     ] = None,
-    json_file: JsonFile = None,
+    json_file: _options.JsonFile = None,
 ) -> None:
     """Test whether probabilities stay calibrated; the exit code is 3 after an alarm."""
     check_inputs(inputs, "probs", "percent", "logits")
@@ -141,9 +126,11 @@ def monitor_file(
     if plot is not None and plot.suffix.lower() not in _PICTURES:
         raise CommandError(f"--plot must end in .png, .svg or .pdf, got {plot}")
     kept = _read_state(state) if state.exists() else None
+    # They must not change from one run to the next, and are named like their options.
     settings = {"label": label, "inputs": inputs, "weights": weights, "time": time, "new": new}
     if kept is not None:
-        _check_settings(state, kept["command"] | {"alpha": kept["alpha"]}, settings, alpha)
+        before = kept["command"] | {"alpha": kept["alpha"]}
+        _check_settings(state, before, {**settings, "alpha": alpha})
     form = Format(sep, encoding, decimal, inputs == "percent", skip_missing)
     with watched() as watch:
         source = open_rows(file, form)
@@ -152,7 +139,7 @@ def monitor_file(
         command = None if kept is None else kept["command"]
         columns = _choose(data, model, classes, labels, command)
         with library_call():
-            rows = _NewRows(file, state, kept, settings, alpha, data.classes, len(labels) > 1)
+            rows = _NewRows(file, state, kept, new, alpha, data.classes, len(labels) > 1)
             data.read(rows.add, columns, "logits" if inputs == "logits" else "probs")
         data.say_skipped()
     monitor = rows.monitor
@@ -178,40 +165,36 @@ def monitor_file(
         raise typer.Exit(_ALARM)
 
 
+@dataclass
 class _NewRows:
     """The monitor of a file; it takes the rows that follow those of earlier runs."""
 
-    def __init__(
-        self,
-        file: Path,
-        state: Path,
-        kept: _Kept | None,
-        settings: Mapping[str, object],
-        alpha: float,
-        classes: list[str],
-        several: bool,
-    ) -> None:
-        self._file, self._state, self._kept = file, state, kept
-        self._alpha, self._classes, self._several = alpha, classes, several
-        self._new = settings["new"]
-        self.count = self.added = 0
-        self.digest = ""
-        self.monitor: Monitor
+    file: Path
+    state: Path
+    kept: _Kept | None
+    new: bool
+    alpha: float
+    classes: list[str]
+    several: bool
+    monitor: Monitor = field(init=False)
+    count: int = 0
+    added: int = 0
+    digest: str = ""
 
     def add(self, blocks: Iterable[Read], times: np.ndarray | None) -> None:
         """Add the rows of blocks, from the beginning if they are read again."""
         import bayescal as bc
 
-        command = None if self._kept is None else self._kept["command"]
-        skip = 0 if self._new or command is None else command.get("rows", 0)
-        several, many = self._several, len(self._classes) > 2
-        whole = all(name.isascii() and name.isdigit() for name in self._classes)
-        labels = np.array([int(name) for name in self._classes] if whole else self._classes)
-        if self._kept is None:
+        command = None if self.kept is None else self.kept["command"]
+        skip = 0 if self.new or command is None else command.get("rows", 0)
+        several, many = self.several, len(self.classes) > 2
+        whole = all(name.isascii() and name.isdigit() for name in self.classes)
+        labels = np.array([int(name) for name in self.classes] if whole else self.classes)
+        if self.kept is None:
             task = "multilabel" if several else "multiclass" if many else "binary"
-            self.monitor = bc.Monitor(self._alpha, task, labels.tolist())
+            self.monitor = bc.Monitor(self.alpha, task, labels.tolist())
         else:
-            self.monitor = bc.Monitor.from_dict(self._kept)
+            self.monitor = bc.Monitor.from_dict(self.kept)
         times = None if times is None else _without_text(times)
         before, content = self.monitor.n_rows_, _Content()
         self.count = 0
@@ -224,10 +207,7 @@ class _NewRows:
                 and self.count < skip <= self.count + n
                 and content.digest() != command["digest"]
             ):
-                raise CommandError(
-                    f"{self._file}: the first {skip:,} rows are not those of the earlier runs; "
-                    f"pass --new for files of new rows, or another --state than {self._state}"
-                )
+                raise self._error(f"the first {skip:,} rows are not those of the earlier runs")
             stamps = None if times is None else times[self.count + old : self.count + n]
             heavy = None if weights is None else weights[old:]
             outcomes = y[old:] if several else labels[y[old:]]
@@ -235,12 +215,15 @@ class _NewRows:
             content.add(probs[old:], y[old:])
             self.count += n
         if self.count < skip:
-            raise CommandError(
-                f"{self._file}: has {self.count:,} rows, fewer than the {skip:,} of earlier runs; "
-                f"pass --new for files of new rows, or another --state than {self._state}"
-            )
+            raise self._error(f"has {self.count:,} rows, fewer than the {skip:,} of earlier runs")
         self.added = self.monitor.n_rows_ - before
         self.digest = content.digest()
+
+    def _error(self, problem: str) -> CommandError:
+        return CommandError(
+            f"{self.file}: {problem}; pass --new for files of new rows, or another --state than "
+            f"{self.state}"
+        )
 
 
 def _without_text(times: np.ndarray) -> np.ndarray:
@@ -297,25 +280,18 @@ def _read_state(path: Path) -> _Kept:
     return state
 
 
-def _check_settings(
-    path: Path, kept: Mapping[str, object], settings: Mapping[str, object], alpha: float
-) -> None:
+def _check_settings(path: Path, kept: Mapping[str, object], settings: Mapping[str, object]) -> None:
     """Raise if settings differ from those of earlier runs."""
-    for name, option in [*_SETTINGS.items(), ("alpha", "--alpha")]:
-        value = alpha if name == "alpha" else settings[name]
+    for name, value in settings.items():
         if kept[name] != value:
             raise CommandError(
-                f"{option} must be the same in all runs: it was {kept[name]} in {path}, "
+                f"--{name} must be the same in all runs: it was {kept[name]} in {path}, "
                 f"got {value}; use another --state for other settings"
             )
 
 
 def _choose(
-    data: Judged,
-    model: str | None,
-    classes: str | None,
-    labels: list[str],
-    kept: _LastRun | None,
+    data: Judged, model: str | None, classes: str | None, labels: list[str], kept: _LastRun | None
 ) -> ModelColumns:
     """Choose the columns of the model, by default those of earlier runs."""
     several = len(labels) > 1

@@ -11,17 +11,9 @@ import numpy as np
 import typer
 
 import bayescal as bc
+from bayescal.cli import _options
 from bayescal.cli._errors import CommandError, library_call, quality, say, watched
-from bayescal.cli._options import (
-    Decimal,
-    Encoding,
-    Integrator,
-    NumSamples,
-    Scores,
-    Seed,
-    Sep,
-    completing,
-)
+from bayescal.cli._options import completing
 from bayescal.cli.priors.syntax import parse_prior, read_prior
 from bayescal.cli.tables.append import Added, append, check_form
 from bayescal.cli.tables.cells import find_column, label_column, numeric_column
@@ -30,7 +22,7 @@ from bayescal.cli.tables.streams import open_rows
 
 
 def predict(
-    scores: Scores,
+    scores: _options.Scores,
     *,
     label: Annotated[str, typer.Option(help="Column of SCORES with the labels, 0 or 1.")],
     score: Annotated[str, typer.Option(help="Column with the scores, in both files.")],
@@ -58,23 +50,23 @@ def predict(
             "predictive", "preds", "coeffs", "map", help="predictive, preds, coeffs or map."
         ),
     ] = "predictive",
-    integrator: Integrator = "montecarlo",
-    num_samples: NumSamples = 100_000,
+    integrator: _options.Integrator = "montecarlo",
+    num_samples: _options.NumSamples = 100_000,
     class_prior: Annotated[
         float | None,
         typer.Option(
             help="Probability of class 1 in --new; left out, it is estimated from the labels."
         ),
     ] = None,
-    seed: Seed = 0,
+    seed: _options.Seed = 0,
     interval: Annotated[
         float | None,
         typer.Option(help="Add columns lower and upper: a credible interval of this level."),
     ] = None,
     column: Annotated[str, typer.Option(help="Name of the new column.")] = "prob",
-    sep: Sep = None,
-    encoding: Encoding = None,
-    decimal: Decimal = ".",
+    sep: _options.Sep = None,
+    encoding: _options.Encoding = None,
+    decimal: _options.Decimal = ".",
 ) -> None:
     """Predict from a prior and labeled scores, without a fit: a generative model."""
     read_prior(prior)

@@ -47,10 +47,9 @@ def check_form(source: RowFile, out: Path) -> None:
 
 
 def append(source: RowFile, out: Path, added: Added, show: Show) -> int:
-    """Write all rows with the added columns, and return the number of rows.
+    """Write all rows with the added columns, in blocks, and return the number of rows.
 
-    Rows are read and written in blocks. The name of the new file implies its format, which
-    :func:`check_form` has allowed.
+    The name of the new file implies its format, which :func:`check_form` has allowed.
     """
     if isinstance(source, ParquetFile) and out.suffix.lower() in _ARROW:
         return _append_in_arrow(source, out, added, show)

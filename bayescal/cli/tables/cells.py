@@ -33,10 +33,7 @@ def find_column(table: FileTable, name: str, option: str) -> int:
 
 
 def numeric_column(table: FileTable, name: str, option: str) -> np.ndarray:
-    """Return one column as finite numbers (n,); ``option`` is the option that named it.
-
-    Missing scores are NaN if rows with missing scores are to be skipped.
-    """
+    """Return the column that an option named as finite numbers (n,), or NaN to be skipped."""
     index = find_column(table, name, option)
     parse = replace(
         table.form, skip_missing=table.form.skip_missing and option != "--weights"

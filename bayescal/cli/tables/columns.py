@@ -87,10 +87,7 @@ def choose_label_model(
     others: Sequence[str | None],
     option: str,
 ) -> ModelColumns:
-    """Return the model whose columns are the probabilities of several labels, in their order.
-
-    Columns that are named like the labels may have any order.
-    """
+    """Return the model whose columns are the probabilities of several labels, in their order."""
     if given:
         name, equals, listed = given[0].partition("=")
         columns = split_names(listed if equals else given[0], option)
@@ -134,10 +131,7 @@ def _shared_letters(texts: Sequence[str]) -> int:
 
 
 def label_texts(table: FileTable, name: str, missing: bool) -> tuple[list[str], np.ndarray]:
-    """Return the distinct texts in a column of labels, and the index of each row's text (n,).
-
-    ``missing`` tells whether texts may be empty.
-    """
+    """Return the distinct texts of labels, which may be ``missing``, and each row's index (n,)."""
     column = find_column(table, name, "--label")
     index_of: dict[str, int] = {}
     cells = (row[column].strip() for row in table.rows)
@@ -267,17 +261,12 @@ def as_probabilities(
     order = model.ordered(classes)
     if model.calibrate is not None:
         return model.calibrate(values)
-    if several and inputs == "logits":
-        from bayescal._core.numerics import sigmoid
-
-        return sigmoid(values.astype(float))
     if inputs == "logits":
-        from bayescal._core.numerics import softmax
+        from bayescal._core.numerics import sigmoid, softmax
 
-        if values.shape[1] == 1:
-            values = np.concatenate([np.zeros_like(values), values], axis=1)
-        probs = softmax(values)
-        return probs[:, 1] if len(order) == 1 else probs
+        if several or len(order) == 1:
+            return sigmoid((values if several else values[:, 0]).astype(float))
+        return softmax(values)
     check_probabilities(values, order, wrong, f" of model {shorten(model.name)!r}", "--model")
     if several:
         return values

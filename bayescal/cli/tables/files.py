@@ -78,10 +78,7 @@ class Format:
         return self.encoding or "utf-8-sig"
 
     def parse(self, cell: str) -> float:
-        """Return the finite number in a cell; raise ValueError if there is none.
-
-        Missing numbers are NaN if they are to be skipped.
-        """
+        """Return the finite number in a cell, or NaN to be skipped; else raise ValueError."""
         if self.skip_missing and cell.strip().lower() in MISSING:
             return math.nan
         if self.percent:
@@ -139,10 +136,7 @@ def read_table(path: Path, form: Format = PLAIN, limit: int = PIPED) -> FileTabl
 def stream_tables(
     path: Path, size: int, show: Show = ignore, form: Format = PLAIN
 ) -> Iterator[FileTable]:
-    """Yield at most ``size`` rows at a time of a CSV file that may be larger than memory.
-
-    Calls ``show`` with the bytes that were read, and with the total.
-    """
+    """Yield at most ``size`` rows at a time of a CSV file that may be larger than memory."""
     with _explaining(path, form), path.open("rb") as file:
         total, stream = path.stat().st_size, unpacked(path, file)
         text = io.TextIOWrapper(stream, encoding=form.text, newline="")
@@ -356,11 +350,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let ``write`` fill a temporary file, and move it to ``path`` when it is complete.
-
-    If anything fails before that, even by an interrupt, ``path`` is unchanged and no other file
-    remains.
-    """
+    """Let ``write`` fill a file that replaces ``path`` when it is complete, and only then."""
     check_target(path)
     try:
         with files.write_atomically(path) as unfinished, open(unfinished, "xb") as stream:
@@ -371,11 +361,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def _line(sep: str, special: re.Pattern[str], cells: Sequence[str]) -> str:
-    """Format one line of text in columns.
-
-    Python's writer does not quote a lone carriage return before 3.13, and readers then see two
-    rows.
-    """
+    # Python's writer does not quote a lone carriage return before 3.13: readers see two rows.
     quoted = [f'"{c.replace(_QUOTE, 2 * _QUOTE)}"' if special.search(c) else c for c in cells]
     return (sep.join(quoted) or '""') + "\n"
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -35,31 +36,26 @@ _MAX_LABELS = 1 << 20
 _OUTCOMES = {"0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1}
 
 
+@dataclass(eq=False)
 class LabeledFile:
     """Labels, scores and weights in a file, in one block or many."""
 
     #: The option that names columns of scores.
-    _option: str
+    _option: ClassVar[str]
 
-    def __init__(
-        self,
-        source: RowFile,
-        label: str,
-        weights: str | None,
-        show: Callable[[str, int, int], None],
-        groups: str | None = None,
-        groups_option: str = "--groups",
-        by: str | None = None,
-    ) -> None:
-        self._source, self._label, self._weights, self._show = source, label, weights, show
-        #: Text columns other than the labels, by option.
-        self._texts = {groups_option: groups, "--by": by}
-        self._groups, self._by = groups, by
-        self.classes: list[str] = []
-        self.count = self.passes = 0
-        self._blocks = 0
-        #: Number of rows without predictions in the last pass.
-        self.skipped = 0
+    source: RowFile
+    label: str
+    weights: str | None
+    show: Callable[[str, int, int], None]
+    groups: str | None = None
+    groups_option: str = "--groups"
+    by: str | None = None
+    classes: list[str] = field(default_factory=list, init=False)
+    count: int = field(default=0, init=False)
+    passes: int = field(default=0, init=False)
+    #: Number of rows without predictions in the last pass.
+    skipped: int = field(default=0, init=False)
+    _blocks: int = field(default=0, init=False)
 
     def choose(
         self,
@@ -71,7 +67,7 @@ class LabeledFile:
 
         Models of ``columns`` follow those of ``first``. Columns are guessed if there are neither.
         """
-        source, label, others = self._source, self._label, self._others()
+        source, label, others = self.source, self.label, self._others()
         texts = self._read(self._labels)
         self.classes, self._code = find_classes(source.path, label, texts, classes)
         given = source.head, columns, label, others, self.classes
@@ -86,29 +82,29 @@ class LabeledFile:
 
     def _others(self) -> tuple[str | None, ...]:
         """Check and return the columns other than labels and scores."""
-        for option, column in self._texts.items():
+        for option, column in ((self.groups_option, self.groups), ("--by", self.by)):
             if column is not None:
-                find_column(self._source.head, column, option)
-        return self._weights, *self._texts.values()
+                find_column(self.source.head, column, option)
+        return self.weights, self.groups, self.by
 
     def _labels(self) -> list[str]:
         """Return the texts of labels; count rows and blocks."""
         self.count = self._blocks = 0
         texts: dict[str, None] = {}
-        source = self._source
-        show = partial(self._show, f"{source.path.name}: labels")
-        for rows in self._rows_of(self._label, [], show):
-            texts.update(dict.fromkeys(self._used(rows, self._label)))
+        source = self.source
+        show = partial(self.show, f"{source.path.name}: labels")
+        for rows in self._rows_of(self.label, [], show):
+            texts.update(dict.fromkeys(self._used(rows, self.label)))
             if source.large and len(texts) > _MAX_LABELS:
                 raise CommandError(
-                    f"{source.path}: column {shorten(self._label)!r} must hold labels, got more "
+                    f"{source.path}: column {shorten(self.label)!r} must hold labels, got more "
                     f"than {_MAX_LABELS:,} different ones"
                 )
             self.count += len(rows.label_index)
             self._blocks += 1
         if not texts:
             raise CommandError(
-                f"{source.path}: column {shorten(str(self._weights))!r} must hold a weight that is "
+                f"{source.path}: column {shorten(str(self.weights))!r} must hold a weight that is "
                 "not zero"
             )
         # A small file stays in memory.
@@ -116,15 +112,12 @@ class LabeledFile:
         return list(texts)
 
     def _rows_of(
-        self,
-        label: str,
-        scores: Sequence[str],
-        show: Callable[[int, int], None] = ignore,
-        option: str = "--columns",
+        self, label: str, scores: Sequence[str], show: Callable[[int, int], None] = ignore
     ) -> Iterator[StreamedRows]:
         """Read rows with weights, if there are any; those of weight zero may lack a label."""
-        weights = self._weights
-        return self._source.rows(Wanted(label, scores, weights, option, weights is not None), show)
+        weights = self.weights
+        wanted = Wanted(label, scores, weights, self._option, weights is not None)
+        return self.source.rows(wanted, show)
 
     def _used(self, rows: StreamedRows, label: str) -> list[str]:
         """Return the texts of labels of rows that have a weight, none of which may be empty."""
@@ -157,12 +150,12 @@ class LabeledFile:
                 yield values[keep], y[keep], None if weights is None else weights[keep]
         self.skipped, self._kept = skipped, kept
         if skipped == self.count:
-            raise CommandError(f"{self._source.path}: every row lacks a prediction")
+            raise CommandError(f"{self.source.path}: every row lacks a prediction")
 
     @property
     def _by_rows(self) -> bool:
         """Whether rows have labels of groups or subgroups, which blocks do not hold."""
-        return any(column is not None for column in self._texts.values())
+        return self.groups is not None or self.by is not None
 
     def say_skipped(self) -> None:
         """Report how many rows were omitted."""
@@ -171,7 +164,7 @@ class LabeledFile:
 
     def _at_once(self, rows: Callable[[], Iterator[Read]]) -> Read:
         scores, y, weights = zip(*rows(), strict=True)
-        all_weights = None if self._weights is None else np.concatenate(weights)
+        all_weights = None if self.weights is None else np.concatenate(weights)
         self.passes += 1
         return np.concatenate(scores), np.concatenate(y), all_weights
 
@@ -180,18 +173,18 @@ class LabeledFile:
         if rows.where is None:
             return UnreadableError()
         position = rows.where.position(row)
-        return CommandError(f"{self._source.path}: {problem} in {position}; {advice}")
+        return CommandError(f"{self.source.path}: {problem} in {position}; {advice}")
 
     def _watch(self, passed: int, done: int, count: int | None) -> None:
         # The pass over the labels was the first.
-        self._show(f"{self._source.path.name}: pass {passed + 2}", done, count or self._blocks)
+        self.show(f"{self.source.path.name}: pass {passed + 2}", done, count or self._blocks)
 
     def _read(self, function: Callable[[], Result]) -> Result:
         try:
             return function()
         except UnreadableError:
             # Use the slower reader, which reads more files and reports positions.
-            self._source.fast = False
+            self.source.fast = False
             return function()
 
 
@@ -207,7 +200,7 @@ class Training(LabeledFile):
 
     def _fit(self, calibrator: AnyModel) -> None:
         read = partial(self._rows, calibrator)
-        if self._source.large:
+        if self.source.large:
             blocks = bc.Blocks(read, progress=self._watch)
             try:
                 calibrator.fit(blocks)
@@ -225,7 +218,7 @@ class Training(LabeledFile):
 
     def _all_rows(self, calibrator: object) -> Iterator[tuple[np.ndarray, Read]]:
         classes = np.asarray(self.classes)
-        for rows in self._rows_of(self._label, self.names):
+        for rows in self._rows_of(self.label, self.names):
             if getattr(calibrator, "inputs", None) == "probs":
                 wrong = partial(self._wrong, rows)
                 check_probabilities(rows.scores, self.names, wrong, "", self._option)
@@ -245,11 +238,11 @@ class Judged(LabeledFile):
         outcomes = self._read(lambda: [self._outcomes_of(name) for name in labels])
         self._outcomes = np.stack(outcomes, axis=1)
         self.count = len(self._outcomes)
-        return choose_label_model(self._source.head, columns, labels, others, self._option)
+        return choose_label_model(self.source.head, columns, labels, others, self._option)
 
     def _outcomes_of(self, label: str) -> np.ndarray:
         """Read a column of zeros and ones (n,)."""
-        source, parts = self._source, []
+        source, parts = self.source, []
         for rows in self._rows_of(label, []):
             strange = [t for t in self._used(rows, label) if t.lower() not in _OUTCOMES]
             if strange:
@@ -275,7 +268,7 @@ class Judged(LabeledFile):
         readers = {
             model.name: partial(self._rows, model, names, inputs, normalize) for model in models
         }
-        if self._source.large and not self._by_rows:
+        if self.source.large and not self._by_rows:
             blocks = {name: bc.Blocks(rows, progress=self._watch) for name, rows in readers.items()}
             evaluation = bc.evaluate(blocks, **options)
             self.passes += sum(part.passes for part in blocks.values())
@@ -283,7 +276,7 @@ class Judged(LabeledFile):
         read = {name: self._at_once(rows) for name, rows in readers.items()}
         _, y, weights = next(iter(read.values()))
         probs = {name: array for name, (array, *_) in read.items()}
-        groups, by = self._column(self._groups), self._column(self._by)
+        groups, by = self._column(self.groups), self._column(self.by)
         return bc.evaluate(probs, y, weights=weights, groups=groups, by=by, **options)
 
     def read(
@@ -300,11 +293,11 @@ class Judged(LabeledFile):
 
         def once() -> None:
             blocks = self._rows(model, model.columns, inputs, False)
-            if self._groups is None:
+            if self.groups is None:
                 use(blocks, None)
             else:
                 rows = self._at_once(lambda: blocks)
-                use([rows], self._column(self._groups, missing=True))
+                use([rows], self._column(self.groups, missing=True))
 
         self._read(once)
 
@@ -315,7 +308,7 @@ class Judged(LabeledFile):
         """
         if name is None:
             return None
-        rows = self._source.rows(Wanted(name, [], None, missing=missing))
+        rows = self.source.rows(Wanted(name, [], None, missing=missing))
         texts = np.concatenate(
             [np.array(block.labels, object)[block.label_index] for block in rows]
         )
@@ -327,23 +320,23 @@ class Judged(LabeledFile):
     ) -> Iterator[Read]:
         order = model.ordered(self.classes)
         # All columns are read only if they determine which rows are omitted.
-        read = names if self._source.form.skip_missing else order
+        read = names if self.source.form.skip_missing else order
         index = [read.index(name) for name in order]
         return self._known(self._all_rows(model, read, index, inputs, normalize))
 
     def _all_rows(
         self, model: ModelColumns, names: list[str], order: list[int], inputs: str, normalize: bool
     ) -> Iterator[tuple[np.ndarray, Read]]:
-        outcomes, label, first = self._outcomes, self._label, 0
+        outcomes, label, first = self._outcomes, self.label, 0
         several = outcomes is not None
         label = self.classes[0] if several else label
-        for rows in self._rows_of(label, names, option="--model"):
+        for rows in self._rows_of(label, names):
             weight, wrong = rows.weights, partial(self._wrong, rows)
-            if weight is not None and self._weights is not None and (weight < 0).any():
+            if weight is not None and self.weights is not None and (weight < 0).any():
                 if rows.where is None:
                     raise UnreadableError
                 check_values(
-                    rows.where, self._weights, weight, weight >= 0, "weights that are not negative"
+                    rows.where, self.weights, weight, weight >= 0, "weights that are not negative"
                 )
             scores = rows.scores[:, order]
             how = inputs, normalize, wrong, several

@@ -21,7 +21,7 @@ from bayescal.data.blocks.sources import (
     read_block,
     score_columns,
 )
-from bayescal.data.rows import Sums
+from bayescal.data.rows import Merge, Sums, merge_parts
 
 #: Number of results that one task adds.
 _FAN = 8
@@ -135,7 +135,7 @@ _Total: TypeAlias = tuple[dict[int, np.ndarray], Sums | None]
 def on_scheduler(
     parts: list[AnyModel],
     work: Callable[..., tuple[np.ndarray, Sums | None]],
-    merge: Callable[[Sums, Sums], Sums],
+    merge: Merge,
     known: dict[int, np.ndarray],
 ) -> _Total:
     """Build the Dask graph that computes the total, for the scheduler that is set."""
@@ -163,13 +163,11 @@ def _read_here(
     return {number: fingerprint}, sums
 
 
-def _merge_all(merge: Callable[[Sums, Sums], Sums], parts: list[_Total]) -> _Total:
-    prints, sums = {}, None
-    for of_part, part in parts:
-        prints.update(of_part)
-        if part is not None:
-            sums = part if sums is None else merge(sums, part)
-    return prints, sums
+def _merge_all(merge: Merge, parts: list[_Total]) -> _Total:
+    prints = {
+        number: fingerprint for of_part, _ in parts for number, fingerprint in of_part.items()
+    }
+    return prints, merge_parts(merge, (sums for _, sums in parts))
 
 
 def map_chunks(function: Callable[[Block], object], scores: UserData, columns: int) -> object:

@@ -17,7 +17,7 @@ from bayescal.data.checks import as_numpy
 from bayescal.data.label_names import check_classes
 from bayescal.data.labels import as_text, is_text, label_values
 from bayescal.data.predictions import EPS, PLAIN, Predictions, Reading, read_arrays
-from bayescal.data.rows import Sums, greatest
+from bayescal.data.rows import Merge, Sums, greatest
 from bayescal.data.weights import as_ones, power_of_weights
 
 
@@ -51,10 +51,7 @@ _MAX_WEIGHT = 2.0**250
 
 
 class PredictionBlocks:
-    """Predictions in blocks, each of which is checked when it is read.
-
-    ``probs`` raises an error, for metrics that need all rows at once.
-    """
+    """Predictions in blocks, each of which is checked when it is read."""
 
     eps = EPS
 
@@ -77,9 +74,7 @@ class PredictionBlocks:
         #: Whether weights are integers, and the classes, in the first block that has rows.
         self.whole, self.classes = first.whole, first.classes
 
-    def total(
-        self, function: Callable[[Predictions], Sums], merge: Callable[[Sums, Sums], Sums] = add
-    ) -> Sums:
+    def total(self, function: Callable[[Predictions], Sums], merge: Merge = add) -> Sums:
         """Make a pass: apply a function to the predictions of each block, and add the results."""
         return self.blocks.total(partial(_of_predictions, self._read, function), merge)
 
@@ -98,7 +93,7 @@ class PredictionBlocks:
 
     @property
     def probs(self) -> NoReturn:
-        """Probabilities of all rows, which blocks do not have."""
+        """Raise an error, for metrics that need all rows at once."""
         raise TypeError(
             "probs must be arrays in memory for what needs all cases at once; log_loss, "
             "brier_score, accuracy, ece, ecce, debiased_ece, smooth_ece, kde_ece, loss_gap, "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import TypeAlias
 
 import numpy as np
@@ -18,7 +18,7 @@ from bayescal.data.kept_rows import KeptRows
 from bayescal.data.label_names import column_names, find_positions, in_order, of_one_kind
 from bayescal.data.labels import label_array
 from bayescal.data.language_models.top_logits import pack
-from bayescal.data.rows import Merge, Rows, Sums, add, greatest
+from bayescal.data.rows import Merge, Rows, Sums, add, greatest, merge_parts
 from bayescal.data.scores import Domain, Inputs, check_options, convert, widen
 from bayescal.data.weights import check_weights_of
 
@@ -47,15 +47,8 @@ class Reader:
     def parts(self, block: Block, numbers: int) -> Iterator[Rows]:
         """Yield the rows of positive weight in parts of at most ``numbers`` numbers."""
         given = block_rows(block, self.names, self.inputs, self.columns, self.classes)
-        y = label_array(block.y, len(given), weights=block.weights)
-        weights = np.ones(len(given))
-        if block.weights is not None:
-            weights = check_weights_of(block.weights, len(given), "sample_weight")
-            weights = np.ldexp(weights, self.power) if self.power else weights
-            if not weights.all():
-                used = weights > 0
-                given, y, weights = given[used], y[used], weights[used]
-        y = find_positions(of_one_kind(y), self.classes)
+        given, y, weights = labeled(given, block, self.power)
+        y = find_positions(y, self.classes)
         check_options(given, y, weights, self.inputs)
         for part in slices(len(given), max(1, numbers // self.columns)):
             scores = convert(given[part], self.inputs, self.domain, self.least)[0]
@@ -64,10 +57,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class RowBlocks:
-    """Rows in blocks, and the results of a first pass over them.
-
-    ``total`` makes a pass: it sums the results of a function over the rows of all blocks.
-    """
+    """Rows in blocks, a :class:`Source`, and the results of a first pass over them."""
 
     blocks: Blocks
     reader: Reader
@@ -101,8 +91,8 @@ class RowBlocks:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The smallest and the largest score, in a pass if zeros become more than the floor."""
         least = self.reader.least
+        # Zeros that become more than the floor take a pass.
         if least is None or least.max() <= FLOOR:
             return self.low, self.high
         ends = self.total(_ends, greatest)
@@ -114,40 +104,31 @@ class RowBlocks:
         return float(self.sample.weights.sum()) / self.weight
 
     def total(self, function: OfRows, merge: Merge = add, numbers: int | None = None) -> Sums:
-        """Make a pass: sum ``function(rows)`` over parts of the rows.
-
-        Parts of the rows with at most ``numbers`` numbers are processed at once.
-        """
         numbers = AT_WORK if numbers is None else numbers
         return self.blocks.total(
             partial(_on_rows, self.reader, self.steps, numbers, function, merge), merge
         )
 
     def part(self, numbers: int, least: int) -> Rows:
-        """Return the sample, from which fits start."""
         return self.sample
 
     def designs(
         self, make: Callable[[Rows], object], numbers: int, keep: bool = True
     ) -> BlockDesigns:
-        """Prepare what ``make`` returns for parts of ``numbers`` numbers; each sum is a pass."""
         return BlockDesigns(self, make, numbers)
 
     def all(self) -> Rows:
-        """Return all rows, which must be few; make a pass if the sample lacks some."""
         if len(self.sample.y) == self.n:
             return self.sample
         return Rows(**self.total(_as_sums, concatenate))
 
     def mapped(self, step: Callable[[Rows], Rows], largest: float) -> RowBlocks:
-        """Apply a step that changes scores, whose greatest absolute value is then ``largest``."""
         with np.errstate(all="ignore"):
             sample = step(self.sample)
         k = sample.scores.shape[1] if sample.scores.ndim == 2 else self.k
         return replace(self, steps=(*self.steps, step), sample=sample, largest=largest, k=k)
 
     def divided(self, unit: float) -> RowBlocks:
-        """Divide the scores by a number."""
         return self if unit == 1 else self.mapped(partial(_divide, unit), self.largest / unit)
 
 
@@ -188,6 +169,20 @@ def _of_design(
     return function(make(rows))
 
 
+def labeled(
+    rows: np.ndarray, block: Block, power: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the rows of positive weight of a block, labels, and weights times 2**power."""
+    y = label_array(block.y, len(rows), weights=block.weights)
+    weights = np.ones(len(rows))
+    if block.weights is not None:
+        weights = np.ldexp(check_weights_of(block.weights, len(rows), "sample_weight"), power)
+        if not weights.all():
+            used = weights > 0
+            rows, y, weights = rows[used], y[used], weights[used]
+    return rows, of_one_kind(y), weights
+
+
 def block_rows(
     block: Block, names: list[object] | None, inputs: Inputs, columns: int, classes: np.ndarray
 ) -> np.ndarray:
@@ -210,16 +205,13 @@ def _on_rows(
     merge: Merge,
     block: Block,
 ) -> Sums | None:
-    sums = None
-    for rows in reader.parts(block, numbers):
-        if not len(rows.y):
-            continue
+    def of_part(rows: Rows) -> Sums | None:
+        if not rows.n:
+            return None
         with np.errstate(all="ignore"):
-            for step in steps:
-                rows = step(rows)
-            part_sums = function(rows)
-        sums = part_sums if sums is None else merge(sums, part_sums)
-    return sums
+            return function(reduce(lambda changed, step: step(changed), steps, rows))
+
+    return merge_parts(merge, map(of_part, reader.parts(block, numbers)))
 
 
 def rows_of_sample(columns: int) -> int:

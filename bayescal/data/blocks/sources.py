@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
-from weakref import ref
 
 import numpy as np
 
@@ -103,30 +102,22 @@ def iterated(make: Callable[[], Iterable[UserData]] | Iterable[UserData]) -> Blo
             f"blocks are read more than once; got {type(make).__name__}"
         )
 
-    before: list[Callable[[], object]] = []
+    before: list[object] = []
 
     def parts() -> Iterator[Part]:
         blocks = iter(make() if callable(make) else make)
         if type(blocks).__module__ in _READ_ONCE:
-            if before and before[0]() is blocks:
+            if before and before[0] is blocks:
                 raise TypeError(
                     "make_iterator must return a new iterator for each pass, since blocks are read "
                     f"more than once, got the same {type(blocks).__name__} again; create it inside "
                     "the function"
                 )
-            before[:] = [_reference(blocks)]
+            before[:] = [blocks]
         for given in blocks:
             yield lambda given=given: given
 
     return BlockSource(parts)
-
-
-def _reference(blocks: object) -> Callable[[], object]:
-    """Return a function that returns the object, or None once no other reference exists."""
-    try:
-        return ref(blocks)
-    except TypeError:  # as of zip and map
-        return lambda: blocks
 
 
 def of_array(scores: XArray, y: XArray, weights: XArray) -> BlockSource:

@@ -26,13 +26,15 @@ from bayescal.data.blocks.sources import (
     read_block,
 )
 from bayescal.data.checks import check_count
-from bayescal.data.rows import Sums, add
+from bayescal.data.rows import Merge, Sums, add, merge_parts
 
 Result = TypeVar("Result")
 #: Called with the number of the pass, of its finished blocks, and of all blocks, if known.
 Progress = Callable[[int, int, int | None], None]
 #: Size in bytes up to which an array mapped from a file is read at once.
 _IN_MEMORY = 1 << 25
+#: Libraries of arrays in files.
+_FILES = "zarr", "h5py"
 
 
 class Blocks:
@@ -108,18 +110,10 @@ class Blocks:
         progress: Progress | None = None,
         threads: int | None = None,
     ) -> None:
-        self._setup(iterated(make_iterator), checkpoint, progress, threads)
-
-    def _setup(
-        self,
-        source: BlockSource,
-        checkpoint: str | os.PathLike[str] | None = None,
-        progress: Progress | None = None,
-        threads: int | None = None,
-    ) -> None:
         if progress is not None and not callable(progress):
             raise TypeError(f"progress must be a function, got {type(progress).__name__}")
-        self._source = source
+        is_source = isinstance(make_iterator, BlockSource)
+        self._source = make_iterator if is_source else iterated(make_iterator)
         self._steps: tuple[Callable[[Block], Block], ...] = ()
         self._checkpoint = None if checkpoint is None else Checkpoint(checkpoint)
         self._unread = checkpoint is not None
@@ -173,18 +167,14 @@ class Blocks:
         source = _source_of(scores, y, sample_weight, arrays=True)
         if source is None:
             raise TypeError(f"scores must be arrays or data sets, got {type(scores).__name__}")
-        made = cls.__new__(cls)
-        made._setup(source, checkpoint, progress, threads)
-        return made
+        return cls(source, checkpoint=checkpoint, progress=progress, threads=threads)
 
     @property
     def names(self) -> list[object] | None:
         """Names of the columns of scores, if the source has names and blocks do not."""
         return None if self._steps else self._source.names
 
-    def total(
-        self, function: Callable[[Block], Sums | None], merge: Callable[[Sums, Sums], Sums] = add
-    ) -> Sums:
+    def total(self, function: Callable[[Block], Sums | None], merge: Merge = add) -> Sums:
         """Make a pass: call a function with each block, and add the results that are not None.
 
         A Dask scheduler sends the function and the addition of results to other processes.
@@ -211,8 +201,8 @@ class Blocks:
 
     def mapped(self, function: Callable[[Block], object]) -> Blocks:
         """Return blocks with other scores, which are computed when they are read."""
-        made = Blocks.__new__(Blocks)
-        made._setup(self._source, threads=self._threads)
+        source: UserData = self._source
+        made = Blocks(source, threads=self._threads)
         made._steps = (*self._steps, partial(_mapped, function))
         return made
 
@@ -226,17 +216,12 @@ class Blocks:
                 self._pass(_nothing, add)
             self._checkpoint.delete()
 
-    def _pass(
-        self, function: Callable[[Block], Sums | None], merge: Callable[[Sums, Sums], Sums]
-    ) -> Sums | None:
+    def _pass(self, function: Callable[[Block], Sums | None], merge: Merge) -> Sums | None:
         """Read all blocks; after a failure, the next pass may see different blocks."""
         source, function = self._source, partial(_unless_empty, function)
-        sums = None
         with self._comparing():
             if source.delayed is None:
-                for part in self._work(function):
-                    if part is not None:
-                        sums = part if sums is None else merge(sums, part)
+                sums = merge_parts(merge, self._work(function))
             else:
                 parts = source.delayed()
                 work = partial(read_block, self._steps, function)
@@ -329,10 +314,8 @@ def _unless_empty(function: Callable[[Block], Sums | None], block: Block) -> Sum
     return function(block) if rows_of(block.scores) else None
 
 
-def _source_of(
-    scores: UserData, y: UserData, weights: UserData, arrays: bool = False
-) -> BlockSource | None:
-    """Return the source of data that are read in blocks, or None for other data.
+def _source_of(scores: UserData, y: UserData, weights: UserData, arrays: bool = False) -> UserData:
+    """Return the :class:`BlockSource` of data that are read in blocks, or None for other data.
 
     With ``arrays``, any array with a shape is read in blocks, otherwise only arrays in files.
     """
@@ -341,17 +324,15 @@ def _source_of(
         return of_dask(scores, y, weights)
     if library == "pyarrow" and hasattr(scores, "to_batches"):
         return of_arrow(scores, y, weights)
-    if library in ("zarr", "h5py"):
-        if not hasattr(scores, "shape"):
-            raise TypeError(
-                f"scores must be an array, got a {type(scores).__name__} of {library}; give one of "
-                "the arrays in it"
-            )
+    if library in _FILES and not hasattr(scores, "shape"):
+        raise TypeError(
+            f"scores must be an array, got a {type(scores).__name__} of {library}; give one of the "
+            "arrays in it"
+        )
+    is_file = isinstance(scores, np.memmap) and scores.nbytes > _IN_MEMORY
+    if is_file or library in _FILES or (arrays and hasattr(scores, "shape")):
         return of_array(scores, y, weights)
-    if arrays and hasattr(scores, "shape"):
-        return of_array(scores, y, weights)
-    mapped = isinstance(scores, np.memmap) and scores.nbytes > _IN_MEMORY
-    return of_array(scores, y, weights) if mapped else None
+    return None
 
 
 def map_blocks(
@@ -378,8 +359,4 @@ def as_blocks(
             raise ValueError("y and weights must be left out: Blocks contain them")
         return scores
     source = _source_of(scores, y, sample_weight)
-    if source is None:
-        return None
-    made = Blocks.__new__(Blocks)
-    made._setup(source)
-    return made
+    return None if source is None else Blocks(source)

@@ -14,6 +14,7 @@ from bayescal.data.blocks.reader import (
     RowBlocks,
     as_numbers,
     block_rows,
+    labeled,
     rows_of_sample,
 )
 from bayescal.data.blocks.stream import Block, Blocks
@@ -25,13 +26,12 @@ from bayescal.data.label_names import (
     column_names,
     find_positions,
     in_order,
-    of_one_kind,
 )
-from bayescal.data.labels import MORE, distinct, label_array
+from bayescal.data.labels import MORE, distinct
 from bayescal.data.language_models.top_logits import check_distinct, pack, unpack
 from bayescal.data.rows import Sums
 from bayescal.data.scores import LOGARITHMIC, Domain, Inputs, convert, floors, least_of_classes
-from bayescal.data.weights import check_weights_of, power_of_weights
+from bayescal.data.weights import power_of_weights
 
 
 def survey(
@@ -88,16 +88,10 @@ def _look(
     names = names or []
     if len(names) == 1 and not isinstance(names[0], str):
         names = []
-    y = label_array(block.y, len(rows), weights=block.weights)
-    weights = np.ones(len(rows))
-    if block.weights is not None:
-        weights = check_weights_of(block.weights, len(rows), "sample_weight")
-        if not weights.all():
-            used = weights > 0
-            rows, y, weights = rows[used], y[used], weights[used]
+    rows, y, weights = labeled(rows, block)
     if not len(rows):
         return None
-    y, columns = of_one_kind(y), rows.shape[1]
+    columns = rows.shape[1]
     lowest, least = np.empty((2, 0)), None
     if inputs == "probs" and domain in LOGARITHMIC:
         lowest = np.stack(least_of_classes(rows))

@@ -123,10 +123,7 @@ def fold_features(x: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int)
 
 
 def score_keys(scores: XArray, order: XArray) -> AnyArray:
-    """Compute a number (n,) for the content of each row of scores (n, k).
-
-    It is a combination of the scores in a canonical order of the classes.
-    """
+    """Combine the scores (n, k) of each row in a canonical order of the classes: (n,)."""
     return matmul(bounded(scores)[:, order], np.sqrt(np.arange(1, scores.shape[1] + 1)))
 
 
@@ -280,19 +277,16 @@ def deal_units(
     offset = np.empty(len(begins), np.int64)
     offset[turn] = (start + np.cumsum(total[turn]) - total[turn]) % count
     folds = np.arange(count)
-    remaining = total[:, None] // count + (
-        (folds - offset[:, None]) % count < total[:, None] % count
-    )
+    one_more = (folds - offset[:, None]) % count < total[:, None] % count
+    remaining = total[:, None] // count + one_more
     table = np.zeros((len(cell), count), np.int64)
     for rank in range(int(sizes.max())):
         selected = np.flatnonzero(sizes > rank)
         outcome = begins[selected] + rank
         wanted = units[outcome].copy()
         for fold in range(count):
-            available, later = (
-                remaining[selected, fold],
-                remaining[selected, fold + 1 :].sum(axis=1),
-            )
+            available = remaining[selected, fold]
+            later = remaining[selected, fold + 1 :].sum(axis=1)
             drawn = rng.hypergeometric(available, later, wanted) if fold < count - 1 else wanted
             table[outcome, fold] = drawn
             remaining[selected, fold] -= drawn

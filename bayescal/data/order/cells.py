@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
+
+from bayescal._core.binning import relative_cell
 
 #: Maximal number of quantiles between which cells have equal width, and number of sampled scores
 #: between neighboring quantiles.
@@ -16,26 +18,8 @@ _MAX_SEGMENTS, _SCORES_PER_SEGMENT = 1 << 12, 64
 _OCTAVES = 128
 
 
-class Cells(Protocol):
-    """Contiguous cells in ascending order."""
-
-    @property
-    def count(self) -> int: ...
-
-    def assign(self, scores: np.ndarray) -> np.ndarray:
-        """Find the cell of each score, which is a monotone function of the score."""
-        ...
-
-    def divided(self, names: np.ndarray, most: int) -> tuple[Cells, np.ndarray] | None:
-        """Divide the cells ``names`` (m,) into up to ``most`` cells; also return their parents.
-
-        None if the cells are not divided.
-        """
-        ...
-
-
 class MemoryCells:
-    """Cells of rows in memory, whose cells are computed once."""
+    """Contiguous cells in ascending order of rows in memory, whose cells are computed once."""
 
     def __init__(self, find: Callable[[np.ndarray], np.ndarray], scores: np.ndarray) -> None:
         self._find, self._scores, self._cell = find, scores, find(scores)
@@ -64,20 +48,19 @@ def relative_cells(scores: np.ndarray, count: float) -> MemoryCells:
     Each power of two, of the distance from 0 or 1, is divided into a power of two of cells.
     """
     digits = int(np.clip(np.log2(count / _OCTAVES), 0, 8))
+    first, last = (1023 - _OCTAVES) << digits, (2 * _OCTAVES - 2) << digits
 
     def find(scores: np.ndarray) -> np.ndarray:
-        # Above one half use the distance from 1, which is exact.
-        distance = np.maximum(np.minimum(scores, 1 - scores), 2.0**-_OCTAVES)
-        cell = distance.view(np.int64) >> (52 - digits)
-        cell -= (1023 - _OCTAVES) << digits
-        return np.where(scores < 0.5, cell, 2 * (_OCTAVES << digits) - cell)
+        cell = relative_cell(scores, 52 - digits)
+        cell -= first
+        return np.clip(cell, 0, last, out=cell)
 
     return MemoryCells(find, scores)
 
 
 @dataclass(frozen=True)
 class QuantileCells:
-    """Cells between ``knots`` (j + 1,): ``per`` of equal width between neighboring knots.
+    """Ascending cells between ``knots`` (j + 1,): ``per`` of equal width between two knots.
 
     A cell is divided into ``parts`` (j * per,), which are powers of two.
     """
@@ -114,6 +97,7 @@ class QuantileCells:
         return self._starts[cell] + ((along - within) * self.parts[cell]).astype(np.intp)
 
     def divided(self, names: np.ndarray, most: int) -> tuple[QuantileCells, np.ndarray] | None:
+        """Divide the cells ``names`` (m,) into up to ``most``, if possible; also return parents."""
         # All parts of an original cell are divided equally.
         owner = np.repeat(np.arange(len(self.parts)), self.parts)
         selected = np.zeros(len(self.parts), bool)
@@ -126,11 +110,11 @@ class QuantileCells:
         return QuantileCells(self.knots, self.per, self.parts * factors), parent
 
 
-def quantile_cells(sample: np.ndarray, low: float, high: float, count: int) -> QuantileCells | None:
-    """Make at most ``count`` cells between two scores, finer where the sample is dense.
+Cells: TypeAlias = MemoryCells | QuantileCells
 
-    None if all scores are equal.
-    """
+
+def quantile_cells(sample: np.ndarray, low: float, high: float, count: int) -> QuantileCells | None:
+    """Make at most ``count`` cells between two different scores, finer where a sample is dense."""
     if not low < high:
         return None
     segments = int(

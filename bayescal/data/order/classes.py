@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from bayescal._core.arrays import AnyArray, XArray, matmul, namespace
-from bayescal.data.rows import Rows, Sums
+from bayescal.data.rows import Rows, Source, Sums
 
 #: Digits to which moments are rounded, since sums in another order differ in the last ones.
 _DIGITS = 10
@@ -22,9 +24,13 @@ def canonical_order(scores: XArray, y: np.ndarray, weights: np.ndarray) -> np.nd
     in all moments, as in small tables made by hand, keep the order of their columns. Scores are
     NumPy's or JAX's.
     """
-    xp = namespace(scores)
-    largest, rows = float(xp.max(xp.abs(bounded(scores)))), Rows(scores, y, weights)
-    return order_by_moments(class_moments(weights.sum(), largest, rows)["moments"])
+    return order_of_classes(Rows(scores, y, weights))
+
+
+def order_of_classes(rows: Source) -> np.ndarray:
+    """Order the classes (k,), in one pass over blocks; see :func:`canonical_order`."""
+    moments = rows.total(partial(class_moments, rows.weight, rows.largest))["moments"]
+    return order_by_moments(moments)
 
 
 def class_moments(total: float, largest: float, rows: Rows) -> Sums:

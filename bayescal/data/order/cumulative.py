@@ -9,7 +9,6 @@ import numpy as np
 
 from bayescal._core.arrays import AnyArray, Array
 from bayescal._core.binning import SINGLE, begins_score
-from bayescal._core.lazy import jax, jnp
 from bayescal.data.blocks.predictions import PredictionBlocks
 from bayescal.data.order.equal_mass import (
     REACH,
@@ -23,14 +22,15 @@ from bayescal.data.order.equal_mass import (
     sum_by_key,
     values_of,
 )
+from bayescal.data.rows import compiled
 
 #: Predictions are rounded to multiples of its inverse, so that equal ones are tied in any source.
 _GRID = 2.0**46
 
 
-def without_rounding_errors(predicted: Array, xp: ModuleType = np) -> np.ndarray:
+def without_rounding_errors(predicted: np.ndarray) -> np.ndarray:
     """Round predictions so that those that differ only in their last digits become equal."""
-    return xp.round(predicted * _GRID) / _GRID
+    return np.round(predicted * _GRID) / _GRID
 
 
 def excursions(predicted: Array, observed: Array, weights: Array, xp: ModuleType = np) -> Array:
@@ -40,24 +40,15 @@ def excursions(predicted: Array, observed: Array, weights: Array, xp: ModuleType
     over the rows up to a prediction, starting from zero, then the sums of weights and of weights
     times outcomes. Rows with predictions that are equal up to rounding are one step.
     """
-    if xp is np:
-        order = np.argsort(predicted)
-        steps = weights * (observed - predicted)
-        ends = _is_last(predicted[order])
-        sums = np.cumsum(steps[order])[ends]
-        high, low = max(sums.max(), 0.0), min(sums.min(), 0.0)
-        return np.array([high, low, weights.sum(), weights @ observed])
-    return _on_device(predicted, observed, weights)
+    compute = _excursions if xp is np else compiled(_excursions, ("xp",))
+    return compute(predicted, observed, weights, xp=xp)
 
 
-@jax.jit
-def _on_device(predicted: jax.Array, observed: jax.Array, weights: jax.Array) -> jax.Array:
-    order = jnp.argsort(predicted)
-    ordered = predicted[order]
-    ends = _is_last(ordered, jnp)
-    sums = jnp.cumsum((weights * (observed - predicted))[order])
-    sums = jnp.where(ends, sums, 0)
-    return jnp.stack([sums.max(initial=0), sums.min(initial=0), weights.sum(), weights @ observed])
+def _excursions(predicted: Array, observed: Array, weights: Array, xp: ModuleType) -> Array:
+    order = xp.argsort(predicted)
+    ends = _is_last(predicted[order], xp)
+    sums = xp.where(ends, xp.cumsum((weights * (observed - predicted))[order]), 0)
+    return xp.stack([sums.max(initial=0), sums.min(initial=0), weights.sum(), weights @ observed])
 
 
 def _is_last(ordered: Array, xp: ModuleType = np) -> AnyArray:
@@ -84,10 +75,7 @@ def excursions_of_many(
 
 
 def sums_by_prediction(predicted: np.ndarray, addends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Find the distinct predictions (m,) in ascending order, and sum addends (r, n) by them.
-
-    Predictions that are equal up to rounding are not distinct.
-    """
+    """Find predictions (m,) that differ by more than rounding, and sum addends (r, n) by them."""
     order = np.argsort(predicted)
     ordered = predicted[order]
     starts = np.flatnonzero(begins_score(ordered))

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from bayescal._core.binning import (
+    ONE_HALF,
     SINGLE,
     TIE,
     begins_tie,
@@ -17,6 +18,7 @@ from bayescal._core.binning import (
     equal_mass_sums,
     is_single,
     mass_borders,
+    relative_cell,
     tie_precision,
 )
 from bayescal.data.blocks.predictions import PredictionBlocks
@@ -33,7 +35,6 @@ _MAX_SORTED_ROWS = 20_000
 #: Keys lose this many binary digits, which leaves 260,000 cells. Of more than this many groups each
 #: has fewer cells.
 _SHIFT, _GROUPS = 45, 16
-_ONE_HALF = 0x3FE << 52
 #: Rows of blocks that are held one by one, and digits by which cells of more rows are divided.
 _ROWS, _DIGITS = 1 << 21, 12
 #: Scores that decide what is tied with a score are within this many times the precision of it.
@@ -156,7 +157,7 @@ def cells_near(
     Where there are too many of them, none are marked; also returns the keys of such held cells.
     """
     lowest = values_of(keys << shift)
-    highest = values_of(np.minimum((keys + 1 << shift) - 1, 2 * _ONE_HALF))
+    highest = values_of(np.minimum((keys + 1 << shift) - 1, 2 * ONE_HALF))
     first = np.searchsorted(highest, lowest[held] - reach)
     last = np.searchsorted(lowest, highest[held] + reach, "right")
     dense = last - first > _MAX_NEAR_CELLS
@@ -168,17 +169,10 @@ def first_shift(groups: int) -> int:
     return _SHIFT + max(0, int(np.ceil(np.log2(groups / _GROUPS))))
 
 
-def _keys(predicted: np.ndarray) -> np.ndarray:
-    """Compute integers in the order of probabilities from the exponent and digits of the floats."""
-    # From one half on by the distance from one, which is exact.
-    distance = np.ascontiguousarray(np.minimum(predicted, 1 - predicted) + 0.0).view(np.int64)
-    return np.where(predicted < 0.5, distance, 2 * _ONE_HALF - distance)
-
-
 def values_of(keys: np.ndarray) -> np.ndarray:
     """Compute the probabilities that have these keys."""
-    distance = np.minimum(keys, 2 * _ONE_HALF - keys).view(float)
-    return np.where(keys < _ONE_HALF, distance, 1 - distance)
+    distance = np.minimum(keys, 2 * ONE_HALF - keys).view(float)
+    return np.where(keys < ONE_HALF, distance, 1 - distance)
 
 
 def _addends(group: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
@@ -191,10 +185,10 @@ def count_cells(split: Split, groups: int, shift: int, data: Predictions) -> Sum
 
     ``double`` counts the rows of each group that single precision does not represent.
     """
-    cells = (2 * _ONE_HALF >> shift) + 1
+    cells = (2 * ONE_HALF >> shift) + 1
     sums, double = np.zeros((4, groups, cells)), np.zeros(groups)
     for g, group in enumerate(split(data, np)):
-        cell = _keys(group[0]) >> shift
+        cell = relative_cell(group[0], 0) >> shift
         double[g] = len(cell) - np.count_nonzero(is_single(group[0]))
         for of_groups, addend in zip(sums, _addends(group), strict=True):
             of_groups[g] = np.bincount(cell, addend, cells)
@@ -214,8 +208,8 @@ def look_inside(
     """Sum the rows in some cells by finer keys."""
     sums: Sums = {}
     for g, group in enumerate(split(data, np)):
-        row_keys = _keys(group[0])
-        inside = _among(keys[g], row_keys >> shift, (2 * _ONE_HALF >> shift) + 1)
+        row_keys = relative_cell(group[0], 0)
+        inside = _among(keys[g], row_keys >> shift, (2 * ONE_HALF >> shift) + 1)
         addends = np.stack([addend[inside] for addend in _addends(group)])
         sums[f"keys{g}"], sums[f"sums{g}"] = sum_by_key(row_keys[inside] >> finer, addends)
     return sums

@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.binning import SINGLE, TIE, begins_score, is_single, single_above, single_below
+from bayescal._core.binning import SINGLE, TIE, begins_score, is_single, single_beyond
 from bayescal.data.blocks.reader import RowBlocks
 from bayescal.data.order.cells import Cells, covered, even_cells, quantile_cells, relative_cells
-from bayescal.data.order.classes import canonical_order, class_moments, order_by_moments
 from bayescal.data.rows import Rows, Source, Sums
 
 #: Rows in memory that are sorted at once; more rows are counted in cells, with this mean number of
@@ -19,14 +18,6 @@ _MAX_SORTED_ROWS = 20_000
 _ROWS_PER_CELL = 16
 #: Maximal number of distinct scores of rows in blocks that are held, and of cells.
 _MAX_DISTINCT, _MAX_CELLS = 1 << 22, 1 << 20
-
-
-def order_of_classes(rows: Source) -> np.ndarray:
-    """Order the classes (k,), in one pass over blocks; see ``canonical_order``."""
-    if isinstance(rows, Rows):
-        return canonical_order(*rows)
-    moments = rows.total(partial(class_moments, rows.weight, rows.largest))["moments"]
-    return order_by_moments(moments)
 
 
 def middles(below: np.ndarray, above: np.ndarray) -> np.ndarray:
@@ -48,7 +39,7 @@ def single_middles(below: np.ndarray, above: np.ndarray) -> np.ndarray:
     Scores in single and in double precision are then on the same side of a border.
     """
     middle = middles(below, above)
-    single = single_above(middle)
+    single = single_beyond(middle, np.inf)
     lowest = np.where(is_single(below) & is_single(above), below, middle)
     with np.errstate(over="ignore"):
         exact = middle.astype(np.float16) == middle
@@ -76,12 +67,7 @@ class Groups(NamedTuple):
 
 
 def distinct_scores(rows: Source, name: str) -> Groups:
-    """Find all distinct scores, in one pass over blocks.
-
-    Raises
-    ------
-    ValueError
-        If rows in blocks have too many distinct scores; ``name`` is the calibrator in the message.
+    """Find all distinct scores, in one pass over blocks; raise if ``name`` has to hold too many.
 
     Examples
     --------
@@ -154,10 +140,7 @@ class Ranking:
         self._count()
 
     def refine(self, mask: np.ndarray) -> None:
-        """Sort the rows of the cells in ``mask`` (groups,).
-
-        Cells are divided instead if they contain too many rows.
-        """
+        """Sort the rows of the cells in ``mask`` (groups,), or divide these if rows are many."""
         cells = self._cells
         assert cells is not None
         names = self._names[mask & self.groups.whole]
@@ -185,10 +168,8 @@ class Ranking:
         if self._cells is None or not len(scores):
             return mask
         first, last = self._cells.assign(scores - reach), self._cells.assign(scores + reach)
-        first, last = (
-            np.searchsorted(self._names, first),
-            np.searchsorted(self._names, last, "right"),
-        )
+        first = np.searchsorted(self._names, first)
+        last = np.searchsorted(self._names, last, "right")
         return mask | covered(first, last, len(mask))
 
     def score_sums(self) -> np.ndarray:
@@ -267,7 +248,7 @@ def equal_scores(
     """
     gap = lowest[1:] / 1024 - highest[:-1] / 1024
     before, after = np.append(np.inf, gap), np.append(gap, np.inf)
-    below, above = [single_below(lowest)], [single_above(highest)]
+    below, above = [single_beyond(lowest, -np.inf)], [single_beyond(highest, np.inf)]
     if probabilities:
         below += [lowest - SINGLE, lowest - TIE]
         above += [highest + SINGLE, highest + TIE]

@@ -24,7 +24,7 @@ from bayescal.calibrators.neighborhood.base import check_crop, crop_floor
 from bayescal.data.checks import check_choice, check_count
 from bayescal.data.folds.deal import fold_scores
 from bayescal.data.given import BLOCKS, MEMORY
-from bayescal.data.order.ranking import order_of_classes
+from bayescal.data.order.classes import order_of_classes
 from bayescal.data.rows import Rows, Source, Sums
 
 #: Maximal number of steps in cross-validation, number of steps without improvement after which it

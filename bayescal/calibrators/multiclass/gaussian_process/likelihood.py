@@ -111,8 +111,10 @@ class Likelihood:
 
     def __call__(self, h: PerNode) -> QuadraticModel[np.ndarray]:
         """Compute the value, the gradient (25,) and the Hessian (25, 25)."""
-        terms = (self._terms(h, rows) for rows in self._parts)
-        value, gradient, hessian = map(sum, zip(*terms, strict=True))
+        value, gradient, hessian = 0.0, np.zeros(NODES), np.zeros((NODES, NODES))
+        for part in self._parts:
+            terms = self._terms(h, part)
+            value, gradient, hessian = (value + terms[0], gradient + terms[1], hessian + terms[2])
         return QuadraticModel(np.asarray(value), gradient, hessian)
 
     def _terms(self, h: PerNode, rows: Rows) -> tuple[float, PerNode, NodeMatrix]:

@@ -40,20 +40,13 @@ CASES: list[tuple[str, int | None, dict[str, Any]]] = [
     ("loss_gap", 4, {"functions": 7, "decisions": 3}),
     ("smooth_ece", 4, {"bandwidth": 0.05}),
     ("kde_ece", 4, {"kernel": "gaussian", "norm": 2}),
-    *(
-        ("ece", 4, {"kind": kind, "bins": 4})
-        for kind in ("confidence", "classwise", "top_label", "top_k_confidence", "top_k_label")
-    ),
+    *(("ece", 4, {"kind": kind, "bins": 4}) for kind in ("classwise", "top_k_confidence")),
     ("ece", 4, {"kind": "top_k_label", "binning": "equal_mass", "bins": 3, "k": 2}),
     ("ece", 4, {"kind": "classwise", "binning": "equal_mass", "norm": 2}),
     ("ece", None, {"norm": np.inf}),
     ("debiased_ece", 4, {"kind": "classwise", "binning": "equal_width", "bins": 4}),
-    ("debiased_ece", 4, {"norm": 1, "bins": 4}),
     ("debiased_ece", 4, {"norm": 1, "bins": 4, "binning": "equal_width"}),
-    *(
-        ("ecce", 4, {"events": events, "kind": "range"})
-        for events in ("confidence", "classwise", "top_label", "top_k_confidence", "top_k_label")
-    ),
+    *(("ecce", 4, {"events": events, "kind": "range"}) for events in ("confidence", "top_k_label")),
     ("multilabel_ecce", 3, {"average": "weighted"}),
     ("multilabel_ece", 3, {"average": "weighted"}),
     ("multilabel_ece", 3, {"binning": "equal_mass"}),
@@ -104,8 +97,10 @@ def test_jax_under_vmap_equals_numpy(
     np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("estimator", ["unbiased", "biased", "linear"])
-@pytest.mark.parametrize("distance", ["total_variation", "euclidean"])
+@pytest.mark.parametrize(
+    ("estimator", "distance"),
+    [("unbiased", "total_variation"), ("biased", "euclidean"), ("linear", "euclidean")],
+)
 def test_kernel_error_under_vmap(estimator: str, distance: str, x64: None) -> None:
     """Check positive weights only, since zero weights would change the pairs of "linear"."""
     metric = KernelError(estimator, "gaussian", distance, 0.3)
@@ -180,10 +175,10 @@ def test_standard_error_is_the_deviation_over_samples(name: str, options: dict) 
         probs = rng.random(n)
         return as_predictions(probs, (rng.random(n) < 0.2 + 0.3 * probs**2).astype(int))
 
-    for _ in range(300):
+    for _ in range(200):
         values.append(compute(metric, sample()))
     expected = np.std(values)
-    # The deviation of 300 values has a relative error of 1 / sqrt(600), or 4 %.
+    # The deviation of 200 values has a relative error of 1 / sqrt(400), or 5 %.
     assert standard_error(metric, sample())[0] == pytest.approx(expected, rel=0.16)
 
 

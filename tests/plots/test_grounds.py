@@ -96,9 +96,3 @@ def test_what_is_drawn_is_seen(name: str, style: str) -> None:
                     assert contrast(color, ground) >= AREAS[ground], collection
         for text in ax.texts:
             assert contrast(text.get_color(), ground) >= LINES, text
-
-
-def test_light_figures_are_as_they_were() -> None:
-    ax = plots.reliability(*draw_models())
-    assert [line.get_color() for line in ax.lines[1:]] == list(COLORS)
-    assert {to_rgb(line.get_markeredgecolor()) for line in ax.lines[1:]} == {(1.0, 1.0, 1.0)}

@@ -25,8 +25,6 @@ from bayescal.metrics.sums import (
     standard_error,
 )
 
-Data = tuple[np.ndarray, np.ndarray, np.ndarray]
-
 #: Metric name, number of columns and options.
 CASES: list[tuple[str, int | None, dict[str, Any]]] = [
     *(

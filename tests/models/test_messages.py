@@ -125,6 +125,17 @@ def test_parameters_of_distributions_that_are_arrays_are_left_out_of_texts() -> 
         (dict(n_train=[10.5]), "n_train must hold whole numbers"),
         (dict(n_train=["ten"]), "n_train must be a number"),
         (dict(n_train=[10, 10]), "n_train must hold different numbers"),
+        (dict(n_train=1), "n_train must be at least 2"),
+        (dict(executor="x"), "executor must be an executor of .*, got 'x'"),
+        (dict(progress=3), "progress must be True, False or a function, got 3"),
+        (dict(methods=["plat"]), "methods must be one of .*methods may also be normal"),
+        (dict(metrics=["skce"]), "metrics must be among"),
+        (dict(class_ratio=1.0), "class_ratio"),
+        (dict(n_test=1), "n_test"),
+        (
+            dict(methods={"bad": lambda x, y, t: 0.0}, num_datasets=2, progress=False),
+            "must return log odds",
+        ),
     ],
 )
 def test_messages_of_sweeps(arguments: dict[str, Any], message: str) -> None:

@@ -73,8 +73,13 @@ DRAWN: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("style", ["default", "dark_background", "transparent"])
-@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.parametrize(
+    ("name", "style"),
+    [
+        *((name, style) for name in DRAWN for style in ("default", "dark_background")),
+        *((name, "transparent") for name in ("binned", "by_size", "parameters")),
+    ],
+)
 def test_what_is_drawn_is_seen(name: str, style: str) -> None:
     clear = {"axes.facecolor": "none", "figure.facecolor": "none"}
     styles: list[Any] = ["dark_background", clear] if style == "transparent" else [style]

@@ -22,7 +22,12 @@ SINGLE: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str, str]] = {
         "Expected cost",
     ),
     "reliability": (plots.reliability, (P, Y), "Mean predicted probability", "Observed frequency"),
-    "cumulative": (plots.cumulative, (P, Y), "Share of cases", "Cumulative difference"),
+    "cumulative": (
+        plots.cumulative,
+        (P, Y),
+        "Share of rows, by prediction",
+        "Cumulative outcome less prediction",
+    ),
 }
 
 
@@ -31,9 +36,11 @@ def test_axes_that_are_given_get_labels_where_they_have_none(name: str) -> None:
     draw, data, x_label, y_label = SINGLE[name]
     _, (own, plain, empty) = plt.subplots(1, 3)
     own.set_xlabel("own")
-    for ax in (own, plain):
+    for ax in (own, own, plain):
         assert draw(*data, ax=ax) is ax
-    assert (own.get_xlabel(), own.get_ylabel()) == ("own", y_label)
+    if name != "reliability":  # It replaces labels.
+        assert (own.get_xlabel(), own.get_ylabel()) == ("own", y_label)
+    assert [line.get_gid() for line in own.lines].count("bayescal-zero") == (name == "cumulative")
     assert (plain.get_xlabel(), plain.get_ylabel()) == (x_label, y_label)
     assert not empty.lines
 

@@ -139,6 +139,20 @@ def test_classes_by_name(folder: Path) -> None:
     assert again.update(table.drop(columns="tree"), table["tree"]).n_rows_ == 1200
 
 
+def test_large_files_are_read_in_blocks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make_rows()
+    for name, value in (("LARGE", 1000), ("ROWS", 70), ("BYTES", 3000)):
+        monkeypatch.setattr(_streams, name, value)
+    for end in (333, 900):
+        table[:end].to_csv("log.csv", index=False)
+        actual = run("--model", "p", "--json", "found.json")
+    assert actual.exit_code == ALARM
+    whole = bc.Monitor().update(table["p"], table["y"])
+    values = json.loads(Path("found.json").read_text())
+    assert values["rows"] == 900
+    assert values["log_evidence"] == pytest.approx(whole.log_evidence_, abs=1e-9)
+
+
 def test_an_impossible_outcome_is_an_alarm(folder: Path) -> None:
     pd.DataFrame({"p": [0.5, 0.0, 0.5], "y": [0, 1, 1]}).to_csv("log.csv", index=False)
     actual = run_json(code=ALARM)
@@ -327,3 +341,8 @@ def test_wrong_labels_are_errors(folder: Path) -> None:
     run("--model", "p_ash,p_birch", label="is_ash,is_birch")
     line = [*start, "is_ash,is_birch", "--model", "p_ash,p_cedar"]
     check_error(line, "--model must be the same in all runs: it was p_ash,p_birch")
+
+
+def test_a_column_whose_name_has_a_comma_is_one_label(folder: Path) -> None:
+    make_rows().rename(columns={"y": "p,w"}).drop(columns=["w"]).to_csv("log.csv", index=False)
+    assert run_json("--model", "p", code=ALARM, label="p,w")["rows"] == 900

@@ -108,8 +108,9 @@ def test_equal_mass_splits_a_heavy_case() -> None:
     ],
 )
 def test_bad_options_are_errors(options: dict, error: type[Exception], message: str) -> None:
+    given: dict = {"probs": [0.2, 0.7], "y": [0, 1], **options}
     with pytest.raises(error, match=message.replace(".", r"\.")):
-        metrics.ece(**{"probs": [0.2, 0.7], "y": [0, 1], **options})
+        metrics.ece(**given)
 
 
 def test_ties_that_stay_together() -> None:

@@ -95,7 +95,7 @@ def test_rare_events_are_rejected_as_often_as_they_should(estimator: Any) -> Non
 @pytest.mark.parametrize("estimator", ["unbiased", "linear"])
 def test_calibrated_predictions_are_rejected_as_often_as_they_should(estimator: Any) -> None:
     rng, runs = np.random.default_rng(0), 150
-    how = {"estimator": estimator, "bandwidth": 0.4, "resamples": 39}
+    how: dict[str, Any] = {"estimator": estimator, "bandwidth": 0.4, "resamples": 39}
     values = [
         metrics.skce_test(*draw_probs(rng, 60), **how, seed=run).p_value for run in range(runs)
     ]

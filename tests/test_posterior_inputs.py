@@ -516,7 +516,7 @@ WRONG_PARAMETERS: list[tuple[dict, str]] = [
 
 def test_wrong_parameters_of_a_prior() -> None:
     for changes, message in WRONG_PARAMETERS:
-        arguments = {"mu0": 0.0, "mu1": 1.0, "sigma": 1.0} | changes
+        arguments: dict[str, Any] = {"mu0": 0.0, "mu1": 1.0, "sigma": 1.0, **changes}
         arguments = {name: value for name, value in arguments.items() if value is not None}
         kind = TypeError if "given:" in message or "got str" in message else ValueError
         with pytest.raises(kind, match=exact_match(message)):

@@ -34,7 +34,7 @@ SINGLE: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str, str]] = {
 @pytest.mark.parametrize("name", SINGLE)
 def test_axes_that_are_given_get_labels_where_they_have_none(name: str) -> None:
     draw, data, x_label, y_label = SINGLE[name]
-    _, (own, plain, empty) = plt.subplots(1, 3)
+    _, (own, plain, empty) = plt.subplots(1, 3, figsize=(20, 5))
     own.set_xlabel("own")
     for ax in (own, own, plain):
         assert draw(*data, ax=ax) is ax

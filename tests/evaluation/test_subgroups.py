@@ -46,9 +46,9 @@ def test_subgroups_are_evaluations_of_their_rows() -> None:
 def test_numbers_and_tables() -> None:
     p, y, region = draw_subgroups()
     names = np.where(region == "north", "<b>north</b>", "south")
-    page = bc.evaluate(p, y, by=names, replicates=20).to_html()
+    page = bc.evaluate({"a": p, "b": p**2}, y, by=names, replicates=20).to_html()
     section = page.split("<h2>Subgroups</h2>")[1].split("</section>")[0]
-    assert section.count("<figure>") == 1 and section.count("<tr>") == 3
+    assert section.count("<figure>") == 2 and section.count("<tr>") == 5
     assert "&lt;b&gt;north&lt;/b&gt;" in section and "<b>north" not in page
     result = bc.evaluate(p, y, by=region, replicates=50)
     frame = result.to_frame()

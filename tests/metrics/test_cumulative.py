@@ -90,7 +90,7 @@ def test_binary_error_equals_a_loop(kind: Any, weighted: bool, digits: int) -> N
     )
 
 
-@pytest.mark.parametrize(("kind", "digits"), zip(KINDS, [12, 1], strict=True))
+@pytest.mark.parametrize(("kind", "digits"), [*zip(KINDS, [12, 1], strict=True)])
 @pytest.mark.parametrize("events", EVENTS)
 def test_events_equal_loops(events: Any, kind: Any, digits: int) -> None:
     probs, y = draw_probs(digits=digits)
@@ -489,7 +489,7 @@ def test_bad_options_are_errors(call: Any, message: str) -> None:
         call()
 
 
-@pytest.mark.parametrize(("kind", "digits"), zip(KINDS, [1, 16], strict=True))
+@pytest.mark.parametrize(("kind", "digits"), [*zip(KINDS, [1, 16], strict=True)])
 def test_tests_of_blocks(kind: Any, digits: int) -> None:
     """Check that few rows are read into memory and that many rows give a close p-value."""
     rng = np.random.default_rng(5)

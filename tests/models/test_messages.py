@@ -139,7 +139,7 @@ def test_parameters_of_distributions_that_are_arrays_are_left_out_of_texts() -> 
     ],
 )
 def test_messages_of_sweeps(arguments: dict[str, Any], message: str) -> None:
-    known = dict(priors=GAUSSIAN, n_train=10, methods=["raw"])
+    known = dict(priors=GAUSSIAN, n_train=10, methods=["map"])
     with pytest.raises((TypeError, ValueError), match=message):
         bc.sweep(**{**known, **arguments})
 

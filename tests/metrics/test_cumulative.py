@@ -493,7 +493,7 @@ def test_bad_options_are_errors(call: Any, message: str) -> None:
 def test_tests_of_blocks(kind: Any, digits: int) -> None:
     """Check that few rows are read into memory and that many rows give a close p-value."""
     rng = np.random.default_rng(5)
-    for n in (3000, 100_000):
+    for n in (3000, 300_000):
         p = np.round(rng.beta(1, 2, n), digits)
         y = (rng.random(n) < p).astype(int)
         w = rng.integers(1, 3, n)
@@ -506,8 +506,8 @@ def test_tests_of_blocks(kind: Any, digits: int) -> None:
 
 def test_fractional_weights_of_many_rows_in_blocks() -> None:
     rng = np.random.default_rng(6)
-    p = rng.random(100_000)
-    y, w = (rng.random(100_000) < p).astype(int), rng.random(100_000)
+    p = rng.random(300_000)
+    y, w = (rng.random(300_000) < p).astype(int), rng.random(300_000)
     blocks = Blocks([(p[i::4], y[i::4], w[i::4]) for i in range(4)])
     result, whole = metrics.ecce_test(blocks), metrics.ecce_test(p, y, weights=w)
     assert result.statistic == pytest.approx(whole.statistic, rel=1e-9)

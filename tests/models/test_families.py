@@ -261,7 +261,7 @@ def moments_of(name: str, y: int, params: dict[str, Any]) -> tuple[Any, Any]:
 @pytest.mark.parametrize("name", CASES)
 def test_sample_has_the_moments_of_each_class(name: str) -> None:
     family, params, _ = fixed_parameters(CASES[name])
-    labels = jnp.arange(30_000) % family.classes
+    labels = jnp.arange(60_000) % family.classes
     x = np.asarray(family.sample(params, labels, jax.random.key(3)))
     assert x.shape[0] == len(labels) and (x.ndim == 1) == family.univariate
     family.check_support(x, "x")

@@ -86,26 +86,6 @@ def test_estimators_beside_the_calibrators() -> None:
             kind(n_buckets=3)
 
 
-def test_two_words_for_one_option() -> None:
-    with pytest.raises(TypeError, match="n_bins is another word for bins"):
-        bc.metrics.ece(P, Y, n_bins=5, bins=5)  # pyright: ignore[reportCallIssue]
-
-
-def test_unknown_words_remain_unknown() -> None:
-    with pytest.raises(TypeError, match="n_buckets"):
-        bc.metrics.ece(P, Y, n_buckets=5)  # pyright: ignore[reportCallIssue]
-    with pytest.raises(TypeError, match="strategy"):
-        bc.Beta(strategy="uniform")  # pyright: ignore[reportCallIssue]
-    with pytest.raises(TypeError, match="n_bins"):
-        bc.Isotonic(n_bins=5)  # pyright: ignore[reportCallIssue]
-
-
-def test_signatures_do_not_change() -> None:
-    assert bc.Histogram(n_bins=3).bins == 3  # pyright: ignore[reportCallIssue]
-    assert next(iter(inspect.signature(bc.Histogram).parameters)) == "bins"
-    assert "n_bins" not in inspect.signature(bc.metrics.ece).parameters
-
-
 def test_whole_numbers_in_floating_point() -> None:
     a, b = (bc.posterior_predict(PRIOR, FEW, [0.0], num_samples=n) for n in (1e3, 1000))  # pyright: ignore[reportArgumentType]
     assert a.probs == b.probs
@@ -165,13 +145,6 @@ def test_similar_names_of_metrics(name: str, meant: str) -> None:
 def test_similar_names_of_the_package(name: str, meant: str) -> None:
     with pytest.raises(AttributeError, match=rf"did you mean {meant}\?$"):
         getattr(bc, name)
-
-
-def test_tuples_of_truncated_logits_name_the_option() -> None:
-    tops = np.tile([0, 1], (6, 1)), np.log(np.full((6, 2), 0.4)), np.log(np.full(6, 0.2))
-    for scores in (tops, tops[:2]):
-        with pytest.raises(ValueError, match="inputs='top_logits' and classes=k.*top_logprobs"):
-            bc.Temperature(inputs="logits").fit(scores, [0, 1, 0, 1, 0, 1])
 
 
 def test_names_of_calibrators() -> None:
@@ -246,20 +219,6 @@ def test_posteriors_within_jit_name_as_function() -> None:
             jax.jit(lambda x, call=call: call(x).probs)(jnp.zeros(3))
 
 
-def test_binary_calibrators_name_the_wrapper_of_several_classes() -> None:
-    with pytest.raises(ValueError, match=r"Auto\(\), OneVsRest\(Beta\(\)\) and others"):
-        bc.Isotonic().fit(LOGITS, LOGITS.argmax(axis=1))
-
-
-def test_only_single_columns_may_be_raw_scores() -> None:
-    with pytest.raises(ValueError, match="or inputs='scores' for other numbers"):
-        bc.Isotonic().fit(Z, Y)
-    with pytest.raises(ValueError, match=r"or use Auto\(inputs='scores'\) for other numbers"):
-        bc.Beta().fit(Z, Y)
-    with pytest.raises(ValueError, match=r"pass inputs='logits' for logits or log odds$"):
-        bc.Temperature().fit(LOGITS, LOGITS.argmax(axis=1))
-
-
 def test_names_of_pickles_warn(tmp_path: Path) -> None:
     fitted = bc.Beta().fit(P, Y)
     with pytest.warns(UserWarning, match="in the safetensors format, which pickle"):
@@ -286,13 +245,6 @@ def test_a_vocabulary_of_which_few_tokens_occur() -> None:
     logits = RNG.normal(size=(50, 3000)).astype("f4")
     y = RNG.integers(0, 3000, 50)
     assert len(bc.Temperature(inputs="logits").fit(logits, y).classes_) == 3000
-
-
-def test_labels_that_may_count_from_one_are_refused() -> None:
-    with pytest.raises(ValueError, match="pass classes=5"):
-        bc.Temperature(inputs="logits").fit(LOGITS, RNG.integers(1, 5, 60))
-    with pytest.raises(ValueError, match="pass classes=5"):
-        bc.Temperature(inputs="logits").fit(LOGITS, np.array(list("abcd"))[RNG.integers(0, 4, 60)])
 
 
 @pytest.mark.parametrize("name", ["Temperature", "StackedScaling", "Vector"])
@@ -326,13 +278,6 @@ def test_posteriors_of_labels_of_any_kind(names: tuple[Any, Any]) -> None:
         assert result.posterior.classes.tolist() == np.unique(labels).tolist()
     listed = bc.posterior(PRIOR, [(FEW[0], labels.tolist())] * 2, integrator="quadrature")
     assert listed.predict([0.3]).probs == pytest.approx([float(expected.probs[0])] * 2)
-
-
-def test_labels_of_one_class_need_positions() -> None:
-    with pytest.raises(ValueError, match="pass the positions"):
-        bc.posterior(PRIOR, (Z[:3], ["a"] * 3))
-    with pytest.raises(ValueError, match=r"labels must be in \{0, 1\}"):
-        bc.posterior(PRIOR, (Z[:3], [1, 2, 1]))
 
 
 # --- posteriors ---------------------------------------------------------------------------------
@@ -463,15 +408,6 @@ def test_representations_leave_out_a_pareto_k_that_is_reliable() -> None:
     assert poor.pareto_k > 0.7 and "Pareto k" in repr(poor)
 
 
-@pytest.mark.slow
-def test_a_prior_of_a_scale_that_may_be_negative_warns() -> None:
-    with pytest.warns(UserWarning, match="sigma must be positive, but 50"):
-        cut = bc.GaussianPrior(0.0, 1.0, dist.Normal(0, 1))
-    whole = bc.GaussianPrior(0.0, 1.0, dist.HalfNormal(1))
-    a, b = (bc.posterior(p, FEW, integrator="quadrature").log_evidence for p in (cut, whole))
-    assert a == pytest.approx(b, abs=1e-6)
-
-
 # --- sweeps -------------------------------------------------------------------------------------
 
 
@@ -518,54 +454,6 @@ def test_signatures_are_those_of_the_constructors(name: str) -> None:
     assert [*shown.parameters] == [*made.parameters][1:]
 
 
-def test_advice_names_only_arguments_that_the_caller_has() -> None:
-    groups = Y[:, None] == np.array([0, 1])
-    for call in (
-        lambda: bc.Monitor().update(Z, Y),
-        lambda: bc.Monitor(task="multilabel").update(LOGITS, LOGITS > 0),
-        lambda: bc.Multicalibration().fit(Z, Y, groups),
-        lambda: bc.PriorShift(calibration_shares=0.5).fit(Z),
-        lambda: bc.metrics.true_calibration_error(P, Z),
-    ):
-        with pytest.raises(ValueError, match="got .*; pass probabilities, not logits or scores$"):
-            call()
-    with pytest.raises(ValueError, match="pass inputs='logits'"):
-        bc.metrics.hamming_loss(LOGITS, LOGITS > 0)
-    with pytest.raises(ValueError, match="pass scores with a column for each class"):
-        bc.Temperature(inputs="logits").fit(LOGITS, np.arange(len(LOGITS)) % 9)
-
-
-def test_metrics_that_are_no_names_are_refused() -> None:
-    for call in (
-        lambda: bc.metrics.interval(bc.metrics.ece, P, Y),
-        lambda: bc.metrics.interval(P, Y, "ece"),
-        lambda: bc.metrics.report(P, Y, metrics=[bc.metrics.ece]),
-        lambda: bc.metrics.scorer(bc.metrics.ece),
-        lambda: bc.metrics.Accumulator([bc.metrics.ece]),
-    ):
-        with pytest.raises(TypeError, match=r"name.* such as 'log_loss'.*, got \w+$"):
-            call()
-
-
-def test_messages_name_the_model_of_a_mapping() -> None:
-    models = {"raw": P, "new": P[:-1]}
-    for function in (bc.metrics.report, bc.evaluate, bc.plots.reliability):
-        with pytest.raises(ValueError, match=r"^model 'new': y must have shape"):
-            function(models, Y)
-
-
-def test_missing_classifiers_are_refused() -> None:
-    with pytest.raises(TypeError, match=r"estimator must be a classifier.*got None$"):
-        bc.CalibratedClassifier().fit(Z[:, None], Y)
-    with pytest.raises(TypeError, match=r"pass GaussianNB\(\.\.\.\), not the class"):
-        bc.CalibratedClassifier(GaussianNB).fit(Z[:, None], Y)
-
-
-def test_losses_refuse_text() -> None:
-    with pytest.raises(TypeError, match="labels must be integers, got text; pass their positions"):
-        bc.losses.cross_entropy(LOGITS, LOGITS.argmax(axis=1).astype(str))
-
-
 def test_docstrings_of_estimators_describe_every_parameter() -> None:
     entry = re.compile(r"^(\w[\w, ]*) : ", re.MULTILINE)
     for name in bc.__all__:
@@ -597,12 +485,6 @@ def test_proportions_and_partial_fits_are_advised() -> None:
     assert not hasattr(bc.Isotonic(), "partial_fit")
 
 
-def test_lists_of_models_are_explained() -> None:
-    for function in (bc.metrics.report, bc.evaluate, bc.plots.reliability):
-        with pytest.raises(ValueError, match="for several models a mapping from names to arrays"):
-            function([P, P**2], Y)
-
-
 def test_classifiers_in_the_wrong_place_are_explained(tmp_path: Path) -> None:
     X, model = np.column_stack([Z, P]), GaussianNB().fit(np.column_stack([Z, P]), Y)
     with pytest.raises(NotFittedError, match=r"FrozenEstimator\(classifier\.fit\(X, y\)\)"):
@@ -620,3 +502,94 @@ def test_classifiers_in_the_wrong_place_are_explained(tmp_path: Path) -> None:
         bc.load(tmp_path / "c.safetensors", estimators=model)
     with pytest.raises(ValueError, match="scikit-learn has the scorer 'roc_auc'"):
         bc.metrics.scorer("roc_auc")
+
+
+def fit(calibrator: Any, *data: Any) -> Any:
+    return lambda: calibrator.fit(*data)
+
+
+def temperature(**options: Any) -> bc.Temperature:
+    return bc.Temperature(inputs="logits", **options)
+
+
+TOPS = np.tile([0, 1], (6, 1)), np.log(np.full((6, 2), 0.4)), np.log(np.full(6, 0.2))
+TOP_LOGITS = "inputs='top_logits' and classes=k.*top_logprobs"
+NO_LOGITS = "got .*; pass probabilities, not logits or scores$"
+NO_NAME = r"name.* such as 'log_loss'.*, got \w+$"
+MODELS: Any = {"raw": P, "new": P[:-1]}
+JUDGES: Any = (bc.metrics.report, bc.evaluate, bc.plots.reliability)
+HALVES = Y[:, None] == np.array([0, 1])
+ECE: Any = bc.metrics.ece
+MISTAKES: list[tuple[Any, type[Exception], str]] = [
+    (lambda: ECE(P, Y, n_bins=5, bins=5), TypeError, "n_bins is another word for bins"),
+    (lambda: ECE(P, Y, n_buckets=5), TypeError, "n_buckets"),
+    (lambda: bc.Beta(**{"strategy": "uniform"}), TypeError, "strategy"),
+    (lambda: bc.Isotonic(**{"n_bins": 5}), TypeError, "n_bins"),
+    (fit(temperature(), TOPS, [0, 1, 0, 1, 0, 1]), ValueError, TOP_LOGITS),
+    (fit(temperature(), TOPS[:2], [0, 1, 0, 1, 0, 1]), ValueError, TOP_LOGITS),
+    (
+        fit(bc.Isotonic(), LOGITS, LOGITS.argmax(axis=1)),
+        ValueError,
+        r"Auto\(\), OneVsRest\(Beta\(\)\) and others",
+    ),
+    (fit(bc.Isotonic(), Z, Y), ValueError, "or inputs='scores' for other numbers"),
+    (fit(bc.Beta(), Z, Y), ValueError, r"or use Auto\(inputs='scores'\) for other numbers"),
+    (
+        fit(bc.Temperature(), LOGITS, LOGITS.argmax(axis=1)),
+        ValueError,
+        "pass inputs='logits' for logits or log odds$",
+    ),
+    (fit(temperature(), LOGITS, RNG.integers(1, 5, 60)), ValueError, "pass classes=5"),
+    (
+        fit(temperature(), LOGITS, np.array([*"abcd"])[RNG.integers(0, 4, 60)]),
+        ValueError,
+        "pass classes=5",
+    ),
+    (lambda: bc.posterior(PRIOR, (Z[:3], ["a"] * 3)), ValueError, "pass the positions"),
+    (lambda: bc.posterior(PRIOR, (Z[:3], [1, 2, 1])), ValueError, r"labels must be in \{0, 1\}"),
+    (lambda: bc.Monitor().update(Z, Y), ValueError, NO_LOGITS),
+    (lambda: bc.Monitor(task="multilabel").update(LOGITS, LOGITS > 0), ValueError, NO_LOGITS),
+    (fit(bc.Multicalibration(), Z, Y, HALVES), ValueError, NO_LOGITS),
+    (fit(bc.PriorShift(calibration_shares=0.5), Z), ValueError, NO_LOGITS),
+    (lambda: bc.metrics.true_calibration_error(P, Z), ValueError, NO_LOGITS),
+    (lambda: bc.metrics.hamming_loss(LOGITS, LOGITS > 0), ValueError, "pass inputs='logits'"),
+    (
+        fit(temperature(), LOGITS, np.arange(len(LOGITS)) % 9),
+        ValueError,
+        "pass scores with a column for each class",
+    ),
+    (lambda: bc.metrics.interval(ECE, P, Y), TypeError, NO_NAME),
+    (lambda: bc.metrics.interval(P, Y, "ece"), TypeError, NO_NAME),  # type: ignore[arg-type]
+    (lambda: bc.metrics.report(P, Y, metrics=[ECE]), TypeError, NO_NAME),
+    (lambda: bc.metrics.scorer(ECE), TypeError, NO_NAME),
+    (lambda: bc.metrics.Accumulator([ECE]), TypeError, NO_NAME),
+    *(
+        (lambda judge=judge: judge(MODELS, Y), ValueError, r"^model 'new': y must have shape")
+        for judge in JUDGES
+    ),
+    *(
+        (lambda judge=judge: judge([P, P**2], Y), ValueError, "several models a mapping from nam")
+        for judge in JUDGES
+    ),
+    (
+        fit(bc.CalibratedClassifier(), Z[:, None], Y),
+        TypeError,
+        "estimator must be a classifier.*got None$",
+    ),
+    (
+        fit(bc.CalibratedClassifier(GaussianNB), Z[:, None], Y),
+        TypeError,
+        r"pass GaussianNB\(\.\.\.\), not the class",
+    ),
+    (
+        lambda: bc.losses.cross_entropy(LOGITS, LOGITS.argmax(axis=1).astype(str)),
+        TypeError,
+        "labels must be integers, got text; pass their positions",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), MISTAKES)
+def test_mistakes_are_explained(call: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()

@@ -140,8 +140,10 @@ def reference(name: str, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
-@pytest.mark.parametrize("n", [2, 6, 50, 3000])
-@pytest.mark.parametrize("name", ["uniform", "beta", "normal"])
+@pytest.mark.parametrize(
+    ("name", "n"),
+    [("uniform", 2), ("beta", 6), ("normal", 2), ("normal", 50), ("uniform", 3000)],
+)
 def test_quadrature_agrees_with_scipy(name: str, n: int, x64: None) -> None:
     x, y = make_data(n)
     truth = reference(name, x, y)
@@ -296,19 +298,6 @@ def test_float32_agrees_with_float64(integrator: str) -> None:
             np.testing.assert_allclose(result, truth[method], rtol=0, atol=1e-4)
 
 
-def test_point_masses_give_the_optimal_model() -> None:
-    mu0, mu1, sigma = -0.4, 0.9, 1.7
-    prior = bc.GaussianPrior(mu0, mu1, sigma)
-    slope, intercept = (mu1 - mu0) / sigma**2, (mu0**2 - mu1**2) / (2 * sigma**2)
-    log_odds = slope * X_NEW + intercept + np.log(0.3 / 0.7)
-    data = make_data(9)
-    for integrator in ("montecarlo", "quadrature"):
-        post = posterior(prior, data, integrator=integrator, num_samples=2_000, class_prior=0.3)
-        for method in METHODS:
-            result = post.predict(X_NEW, method=method)
-            np.testing.assert_allclose(result.log_odds, log_odds, rtol=2e-6, atol=2e-6)
-
-
 @pytest.mark.slow
 def test_symmetry_permutation_shift_and_scale(x64: None) -> None:
     x, y = make_data(15)
@@ -345,18 +334,3 @@ def test_far_points_are_finite_and_monotone() -> None:
         log_odds = posterior(prior, (x, y), integrator=integrator).predict(far).log_odds
         assert np.isfinite(log_odds).all()
         assert (np.diff(log_odds) > 0).all()
-
-
-def test_credible_interval_is_the_weighted_quantile(x64: None) -> None:
-    x, y = make_data(10)
-    post = posterior(bc.GaussianPrior(*PRIORS["uniform"][0], 1.0), (x, y), num_samples=5_000)
-    lower, upper = post.predict(X_NEW).interval(0.8)
-    draws, weights = post.draws(), np.exp(post.log_weights())
-    slope = np.asarray(draws["mu1"] - draws["mu0"])[:, None]
-    center = np.asarray(draws["mu0"] + draws["mu1"])[:, None] / 2
-    values = 1 / (1 + np.exp(-slope * (X_NEW - center)))
-    for end, level in ((lower, 0.1), (upper, 0.9)):
-        for j in range(len(X_NEW)):
-            order = np.argsort(values[:, j])
-            rank = np.searchsorted(np.cumsum(weights[order]), level)
-            np.testing.assert_allclose(end[j], values[order[rank], j], rtol=1e-9)

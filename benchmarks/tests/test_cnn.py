@@ -49,20 +49,6 @@ def read(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
-@pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str, int]]:
-    """Record calibration rows, map and seed of each evaluation."""
-    made = []
-
-    def evaluate(*args: Any, **options: Any) -> Any:
-        made.append((len(args[1]), args[4], options["seed"]))
-        return original(*args, **options)
-
-    original = cnn.evaluate
-    monkeypatch.setattr(cnn, "evaluate", evaluate)
-    return made
-
-
 # --- what is run --------------------------------------------------------------------------------
 
 
@@ -176,73 +162,6 @@ def test_halves_are_stratified_and_disjoint(folder: Path) -> None:
     test, calibration = split_rows(y, np.arange(201), 0.5, np.random.default_rng(0))
     np.testing.assert_array_equal(network.scores, probs[calibration])
     np.testing.assert_array_equal(network.test_scores, probs[test])
-
-
-def test_run_goes_on_where_it_was_stopped(folder: Path, tmp_path: Path, counted: list) -> None:
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    cnn.run(folder, whole, maps=QUICK)
-    assert len(counted) == 8
-
-    def stop(name: str, done: int, total: int) -> None:
-        if done == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        cnn.run(folder, stopped, maps=QUICK, progress=stop)
-    parts = stopped / "parts"
-    names = [f"cnn-north-{name}-0.json" for name in QUICK[:3]]
-    assert sorted(os.listdir(parts)) == sorted(names)
-    # A truncated file is computed again, like missing ones.
-    (parts / names[1]).write_text((parts / names[1]).read_text()[:100])
-    counted.clear()
-    result = cnn.run(folder, stopped, maps=QUICK)
-    assert [made[:2] for made in counted[:2]] == [(120, "temperature"), (120, "temperature+forest")]
-    assert len(counted) == 2 + 4
-    expected = json.loads((whole / "cnn.json").read_text())
-    for name in ("north", "south"):
-        for method in QUICK:
-            old, new = (output["networks"][name]["maps"][method] for output in (expected, result))
-            assert {k: old[k] for k in cnn.METRICS} == {k: new[k] for k in cnn.METRICS}
-    counted.clear()
-    cnn.run(folder, stopped, maps=QUICK[:2])
-    assert counted == []
-
-
-def test_changed_data_and_versions_are_seen(folder: Path, tmp_path: Path, counted: list) -> None:
-    options: dict[str, Any] = {"networks": ["north"], "maps": ["temperature"]}
-    for version in ("1", "1", "2"):
-        cnn.run(folder, tmp_path / "out", **options, about={"it": version})
-    assert len(counted) == 2
-    write_network(folder / "north.npz", 3)
-    cnn.run(folder, tmp_path / "out", **options, about={"it": "2"})
-    assert len(counted) == 3
-
-
-def test_networks_beneath_are_found(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "above").mkdir()
-    folder.rename(tmp_path / "above" / "predictions")
-    result = cnn.run(tmp_path / "above", tmp_path / "out", networks=["south"], maps=QUICK[:1])
-    assert list(result["networks"]) == ["south"]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"maps": ["temprature"]}, "no map named 'temprature'; there are uncalibrated, temp"),
-        ({"networks": ["west"]}, "no network named 'west'; there are north, south"),
-        ({"seeds": 0}, "seeds must be at least 1, got 0"),
-        ({"data": "nowhere"}, "nowhere is not a folder"),
-        ({"data": "."}, "must hold predictions of networks"),
-    ],
-)
-def test_wrong_options_are_errors(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict, message: str
-) -> None:
-    (tmp_path / "empty").mkdir()
-    monkeypatch.chdir(tmp_path / "empty")
-    with pytest.raises(ValueError, match=message):
-        cnn.run(**{"data": folder, "out": tmp_path / "out"} | options)
-    assert not (tmp_path / "out" / "cnn.csv").exists()
 
 
 Z, Y = draw(0, 20)

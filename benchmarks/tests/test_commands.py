@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import bayescal
-from benchmarks.studies import _calibrators, adult, real
+from benchmarks.studies import adult, real
 from benchmarks.studies.app import app
 from benchmarks.tests.failing import check_error
 from tests.cli.printed import cells
@@ -65,27 +65,23 @@ def test_real_prints_means_beside_published_ones(folder: Path) -> None:
     assert again.stdout == result.stdout
 
 
-def test_real_takes_single_tables(folder: Path) -> None:
-    line = ["real", "--data", "tables", "--out", "out", "--splits", "1", *QUICK]
-    result = CliRunner().invoke(app, [*line, "--table", "two"])
-    assert result.exit_code == 0, result.stderr
-    assert os.listdir(folder / "out" / "parts") == ["two-0.json"]
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         (["real", "--data", "none"], "none is not a folder"),
-        (["real", "--data", "tables", "--table", "three"], "no table named 'three'; there are one"),
-        (["real", "--data", "tables", "--method", "magic"], "no method named 'magic'"),
-        (["real", "--data", "tables", "--splits", "0"], "splits must be at least 1, got 0"),
         (["real", "--data", "tables", "--splits", "x"], "Invalid value for '--splits'"),
         (["real", "--data", ".", *QUICK], "must hold tables, .csv or .csv.gz"),
         (["real"], "Missing option '--data'"),
         (["adult", "--data", "tables"], "tables must hold adult_train.csv"),
-        (["adult"], "Missing option '--data'"),
         (["unreal"], "No such command 'unreal'"),
         (["real", "--data", "tables", "--out", "tables/one.csv"], "tables/one.csv"),
+        (["multilabel", "--data", "tables"], "tables must hold .npz files with scores and labels"),
+        (["multilabel", "--data", "tables", "--splits", "0"], "splits must be at least 1"),
+        (["cnn", "--data", "tables"], "tables must hold predictions of networks"),
+        (["cnn", "--data", "tables", "--seeds", "0"], "seeds must be at least 1, got 0"),
+        (["simplex", "--maps", "magic"], "no map named 'magic'; there are uncalibrated"),
+        (["simplex", "--datasets", "0"], "datasets must be at least 1, got 0"),
+        (["simplex", "--test-rows", "0"], "n must be"),
     ],
 )
 def test_errors_take_one_line(folder: Path, line: list[str], message: str) -> None:
@@ -97,7 +93,8 @@ def test_folder_that_cannot_be_written_is_an_error(folder: Path) -> None:
     (folder / "out").mkdir()
     (folder / "out" / "results.csv").mkdir()
     line = ["real", "--data", "tables", "--out", "out", "--splits", "1", *QUICK]
-    check_error(line, "cannot write the results")
+    check_error([*line, "--table", "two"], "cannot write the results")
+    assert os.listdir(folder / "out" / "parts") == ["two-0.json"]
 
 
 def test_interrupt_is_quiet_and_keeps_what_is_done(
@@ -226,42 +223,3 @@ def test_multilabel_prints_means_and_deviations(folder: Path) -> None:
         mean, deviation = (values[key]["ece_total"] for key in ("mean", "deviation"))
         assert cells(result.stdout, method)[0][0] == f"{mean:.4f} ± {deviation:.4f}"
     assert "Fits without finite optimum, of 4: logistic 2." in result.stdout
-    check_error(["multilabel", "--data", "tables"], "tables must hold .npz files")
-
-
-def test_what_is_not_registered_is_said(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rest = {name: entry for name, entry in _calibrators.registered().items() if name != "knn"}
-    monkeypatch.setattr(_calibrators, "registered", lambda: rest)
-    line = ["cnn", "--data", "nets", "--out", "out", "--maps", "uncalibrated"]
-    result = CliRunner().invoke(app, line)
-    assert "not there: knn_euclidean" in result.stdout
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (["cnn", "--data", "none"], "none is not a folder"),
-        (["cnn", "--data", "nets", "--maps", "magic"], "no map named 'magic'"),
-        (["cnn", "--data", "nets", "--network", "net"], "no network named 'net'; there are kull"),
-        (["cnn", "--data", "tables"], "tables must hold predictions of networks"),
-        (["cnn"], "Missing option '--data'"),
-        (["simplex", "--maps", "magic"], "no map named 'magic'"),
-        (["simplex", "--test-rows", "0"], "n must be"),
-    ],
-)
-def test_errors_of_maps_take_one_line(network: Path, line: list[str], message: str) -> None:
-    check_error([*line], message)
-    assert not (network / "bayescal-study").exists()
-
-
-def test_help_names_the_studies() -> None:
-    result = CliRunner().invoke(app, ["--help"])
-    assert result.exit_code == 0
-    for word in ("Usage:", "real", "adult", "cnn", "simplex", "multilabel", "splines"):
-        assert word in result.stdout
-    options = {"real": "data", "adult": "data", "cnn": "maps", "simplex": "maps"}
-    options |= {"multilabel": "splits", "splines": "seeds"}
-    for name, option in options.items():
-        result = CliRunner().invoke(app, [name, "--help"])
-        assert result.exit_code == 0
-        assert f"--{option}" in result.stdout

@@ -4,7 +4,6 @@ import csv
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -50,20 +49,6 @@ def folder(tmp_path: Path) -> Path:
     return directory
 
 
-@pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
-    """Record calibration rows and method of each evaluation."""
-    made = []
-
-    def evaluate(*args: Any) -> Any:
-        made.append((len(args[1]), args[4]))
-        return original(*args)
-
-    original = multilabel.evaluate
-    monkeypatch.setattr(multilabel, "evaluate", evaluate)
-    return made
-
-
 def by_hand(probs: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """Compute the metrics one label and one bin at a time."""
     errors, n = [], len(y)
@@ -107,15 +92,14 @@ def test_histogram_is_that_of_a_loop() -> None:
 
 
 @pytest.mark.parametrize("method", multilabel.METHODS)
-@pytest.mark.parametrize("constant", [0, 1])
-def test_labels_without_contrast_and_separated_ones_work(method: str, constant: int) -> None:
+def test_labels_without_contrast_and_separated_ones_work(method: str) -> None:
     probs, y = draw(6, 40)
-    y[:, -1] = constant
     y[:, 0] = probs[:, 0] > 0.5
-    result = multilabel.evaluate(probs, y, probs, y, method)
-    assert all(np.isfinite(value) for value in result.values())
-    if method == "logistic":
-        assert result["without_optimum"] >= 1
+    for constant in (0, 1):
+        y[:, -1] = constant
+        result = multilabel.evaluate(probs, y, probs, y, method)
+        assert all(np.isfinite(value) for value in result.values())
+        assert method != "logistic" or result["without_optimum"] >= 1
 
 
 def test_run_writes_rows_and_what_they_say(folder: Path, tmp_path: Path) -> None:
@@ -162,42 +146,6 @@ def test_classifier_never_sees_what_calibrates_or_tests(folder: Path) -> None:
         expected = model.predict_proba(x[calibration])[:, 1]
         np.testing.assert_allclose(rows.probs[:, label], expected)
     assert (rows.probs[:, 2] == 0).all()
-
-
-def test_run_goes_on_and_adds_methods(folder: Path, tmp_path: Path, counted: list) -> None:
-    options: dict[str, Any] = {"splits": 2, "names": ["scores"]}
-    out = tmp_path / "out"
-    multilabel.run(folder, out, **options, methods=QUICK[:2])
-    assert counted == [(60, "uncalibrated"), (60, "histogram")] * 2
-    counted.clear()
-    result = multilabel.run(folder, out, **options, methods=QUICK)
-    assert counted == [(60, "logistic")] * 2
-    assert multilabel.run(folder, out, **options, methods=QUICK) == result
-    assert len(counted) == 2
-    probs, y = draw(9, 121)
-    np.savez(folder / "scores.npz", scores=probs, labels=y)
-    multilabel.run(folder, out, **options, methods=QUICK)
-    assert len(counted) == 2 + 6
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"methods": ["platt"]}, "no method named 'platt'; there are uncalibrated"),
-        ({"names": ["west"]}, "no data named 'west'; there are features, scores"),
-        ({"splits": 0}, "splits must be at least 1, got 0"),
-        ({"data": "nowhere"}, "nowhere is not a folder"),
-        ({"data": "."}, "must hold .npz files with scores and labels, or with X_train"),
-    ],
-)
-def test_wrong_options_are_errors(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict, message: str
-) -> None:
-    (tmp_path / "empty").mkdir()
-    monkeypatch.chdir(tmp_path / "empty")
-    with pytest.raises(ValueError, match=message):
-        multilabel.run(**{"data": folder, "out": tmp_path / "out"} | options)
-    assert not (tmp_path / "out" / "multilabel.csv").exists()
 
 
 PROBS, Y = draw(0, 20)
@@ -263,7 +211,7 @@ def test_bins_are_counted_by_a_loop() -> None:
     assert twice["labels"] == 6 and twice["kinds"]["pure"]["cells"] == 2 * cells["pure"]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_what_the_theorems_say_is_true_of_fitted_rows(seed: int) -> None:
     """Check for any scores that the error vanishes, and does not increase if 1/2 is a border."""
     rng = np.random.default_rng(seed)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import bayescal as bc
 from benchmarks.studies import networks, training
 from benchmarks.studies._network_claims import CLAIMS, judge, mean_and_interval
-from benchmarks.studies._network_structure import agreement, kept, similarity, three_classes
+from benchmarks.studies._network_structure import agreement, kept
 from benchmarks.studies.app import app
 from benchmarks.studies.published_networks import MEASURES, published
 from benchmarks.studies.training import made_images
@@ -33,24 +33,6 @@ def similar(z: Array, y: Array) -> Array:
     return np.corrcoef(means - means.mean(axis=0))
 
 
-def test_similarity_is_a_correlation() -> None:
-    rng = np.random.default_rng(0)
-    z, y = rng.normal(size=(200, 5)), rng.integers(0, 5, 200)
-    actual = similarity(z + rng.normal(size=5), y)
-    np.testing.assert_allclose(actual, similar(z, y), atol=1e-12)
-    np.testing.assert_allclose(similarity(3 * z + 1, y), actual, atol=1e-12)
-    assert np.isfinite(similarity(np.zeros((200, 5)), y)).all()
-
-
-def test_agreement_is_that_of_pairs() -> None:
-    rng = np.random.default_rng(0)
-    one, other = rng.normal(size=(2, 6, 6))
-    above = [(i, j) for i in range(6) for j in range(i + 1, 6)]
-    pairs = [[m[i, j] for i, j in above] for m in (one, other)]
-    assert agreement(one, other) == pytest.approx(np.corrcoef(pairs)[0, 1])
-    assert agreement(np.ones((6, 6)), other) == 0
-
-
 def test_networks_are_not_compared_with_their_own_seed() -> None:
     smoothed, plain = np.random.default_rng(0).normal(size=(2, 3, 5, 5))
     actual = kept(list(smoothed), list(plain))
@@ -60,11 +42,6 @@ def test_networks_are_not_compared_with_their_own_seed() -> None:
     assert kept(list(smoothed[:1]), list(plain[:1]))[0] == pytest.approx(
         agreement(smoothed[0], plain[0])
     )
-
-
-def test_three_classes() -> None:
-    alike = np.array([[1, 0.1, 0.8, 0.2], [0.1, 1, 0, -0.5], [0.8, 0, 1, 0.4], [0.2, -0.5, 0.4, 1]])
-    assert three_classes(alike) == (0, 2, 1)
 
 
 def test_intervals_are_those_of_students_t() -> None:

@@ -95,18 +95,12 @@ def test_run_writes_rows_and_what_they_say(folder: Path, tmp_path: Path) -> None
     for experiment in real.EXPERIMENTS:
         methods = [m for m in QUICK if experiment == "svm" or m != "uncalibrated"]
         for metric in METRICS:
+            values: dict[tuple[str, ...], list[float]] = {}
+            for row in rows:
+                key = row["table"], row["experiment"], row["method"]
+                values.setdefault(key, []).append(float(row[metric]))
             means = [
-                [
-                    np.mean(
-                        [
-                            float(row[metric])
-                            for row in rows
-                            if (row["table"], row["experiment"], row["method"])
-                            == (table, experiment, method)
-                        ]
-                    )
-                    for method in methods
-                ]
+                [np.mean(values[table, experiment, method]) for method in methods]
                 for table in ("north", "south")
             ]
             result = summary["experiments"][experiment][metric]
@@ -199,26 +193,15 @@ def test_run_goes_on_where_it_was_stopped(folder: Path, tmp_path: Path, counted:
     assert counted == []
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "",
-        "[]",
-        '"text"',
-        "{}",
-        "\x00\x01",
-        '{"answer": {"results": {}}, "question": {}, "sha256": "0"}',
-        '{"results": [1, 2]}',
-        "[" * 50,
-    ],
-)
-def test_strange_files_are_done_again(folder: Path, tmp_path: Path, content: str) -> None:
+def test_strange_files_are_done_again(folder: Path, tmp_path: Path) -> None:
     options = {"splits": 1, "methods": ["platt"], "tables": ["north"]}
     real.run(folder, tmp_path / "out", **options)
     rows = (tmp_path / "out" / "results.csv").read_bytes()
-    (tmp_path / "out" / "parts" / "north-0.json").write_text(content)
-    real.run(folder, tmp_path / "out", **options)
-    assert (tmp_path / "out" / "results.csv").read_bytes() == rows
+    answer = '{"answer": {"results": {}}, "question": {}, "sha256": "0"}'
+    for content in ("", "[]", '"text"', "{}", "\x00\x01", answer, '{"results": [1, 2]}', "[" * 50):
+        (tmp_path / "out" / "parts" / "north-0.json").write_text(content)
+        real.run(folder, tmp_path / "out", **options)
+        assert (tmp_path / "out" / "results.csv").read_bytes() == rows
 
 
 def test_changed_numbers_data_and_versions_are_seen(
@@ -238,19 +221,6 @@ def test_changed_numbers_data_and_versions_are_seen(
     assert len(counted) == 4
     run("2")
     assert len(counted) == 4
-
-
-def test_further_methods_are_added(folder: Path, tmp_path: Path, counted: list) -> None:
-    options = {"splits": 1, "tables": ["north"]}
-    real.run(folder, tmp_path / "one", **options, methods=["platt", "normal"])
-    real.run(folder, tmp_path / "two", **options, methods=["normal"])
-    summary = real.run(folder, tmp_path / "two", **options, methods=["normal", "platt"])
-    assert counted[-1] == (90, 0, ("platt",))
-    assert list(summary["experiments"]["svm"]["ece"]["mean"]) == ["normal", "platt"]
-    files = [tmp_path / name / "results.csv" for name in ("one", "two")]
-    assert files[0].read_bytes() == files[1].read_bytes()
-    real.run(folder, tmp_path / "two", **options, methods=["normal"])
-    assert len(counted) == 3
 
 
 @pytest.mark.slow
@@ -285,15 +255,6 @@ def test_killed_process_leaves_parts_that_serve(
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
-def test_tables_beneath_are_found(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "data" / "tabular").mkdir(parents=True)
-    folder.rename(tmp_path / "data" / "tabular" / "thesis40")
-    options = {"splits": 1, "tables": ["south"], "methods": ["uncalibrated"]}
-    summary = real.run(tmp_path / "data", tmp_path / "out", **options)
-    assert list(summary["tables"]) == ["south"]
-    assert summary["experiments"]["multivariate"] == {}
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -319,11 +280,7 @@ def change_text(change: Callable[[str], str]) -> str:
     ("name", "content", "message"),
     [
         ("a.csv", "", r"a.csv: the header must name one column 'class', got \[\]"),
-        (
-            "a.csv",
-            change_text(lambda t: t.replace("class", "label")),
-            "must name one column 'class'",
-        ),
+        ("a.csv", change_text(lambda t: t.replace("class", "label")), "name one column 'class'"),
         ("a.csv", change_text(lambda t: t + "1,2\n"), "a.csv: rows must have 3 cells, got 2"),
         ("a.csv", change_text(lambda t: t + "1,2,x\n"), "cells must be numbers: .* 'x'"),
         ("a.csv", change_text(lambda t: t + "1,2,nan\n"), "cells must be finite numbers"),
@@ -369,17 +326,6 @@ def test_impossible_means_are_remarked() -> None:
     assert remarks({"platt": 0.1, "normal": 0.1}, names)[0].startswith("Published means of the ECE")
     assert remarks({"platt": 0.01, "cauchy_map": 0.01}, names) == []
     assert remarks({"platt": 9.0}, ["another"]) == []
-
-
-@pytest.mark.realdata
-def test_cauchy_prior_is_no_outlier(shared_data: Path, tmp_path: Path) -> None:
-    tables = ("dataset_43_haberman", "tokyo1")
-    summary = real.run(
-        shared_data, tmp_path, splits=2, tables=tables, methods=["platt", "cauchy_map"]
-    )
-    for experiment in real.EXPERIMENTS:
-        for losses in summary["experiments"][experiment]["log_loss"]["by_table"].values():
-            assert losses["cauchy_map"] < losses["platt"] + 0.01
 
 
 @pytest.mark.slow

@@ -45,6 +45,14 @@ def test_run_writes_rows_and_what_they_say(tmp_path: Path) -> None:
             assert summary["maps"][name]["spread"][key] == [min(values), max(values)]
     spread = summary["maps"]["uncalibrated"]["spread"]["log_loss"]
     assert spread[0] == spread[1]
+    truth = summary["maps"][simplex.TRUTH]
+    assert truth["distance_l1"] == truth["loss_gap"] == 0
+    for name in QUICK:
+        for key in ("distance_l2", "log_loss", "brier_score"):
+            assert summary["maps"][name][key] > truth[key]
+    # Finished parts are not repeated.
+    again = simplex.run(out, maps=QUICK, datasets=2, about={"a": "1"}, **SMALL)
+    assert again["maps"] == summary["maps"]
 
 
 def test_results_are_those_of_the_estimator(tmp_path: Path) -> None:
@@ -54,71 +62,6 @@ def test_results_are_those_of_the_estimator(tmp_path: Path) -> None:
     assert result["distance_l1"] == pytest.approx(np.abs(probs - test.truth).sum(axis=1).mean())
     expected = -(test.truth * np.log(probs)).sum(axis=1).mean()
     assert result["log_loss"] == pytest.approx(expected)
-
-
-def test_truth_is_a_floor(tmp_path: Path) -> None:
-    maps = simplex.run(tmp_path, maps=QUICK, **SMALL)["maps"]
-    truth = maps.pop(simplex.TRUTH)
-    assert truth["distance_l1"] == truth["loss_gap"] == 0
-    for result in maps.values():
-        for key in ("distance_l2", "log_loss", "brier_score"):
-            assert result[key] > truth[key]
-        assert result["accuracy"] < truth["accuracy"]
-
-
-def test_run_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
-
-    def run_method(method: Any, *args: Any) -> Any:
-        made.append((method.name, args[-1]))
-        return original(method, *args)
-
-    original = simplex.run_method
-    monkeypatch.setattr(simplex, "run_method", run_method)
-
-    def stop(name: str, done: int, total: int) -> None:
-        if done == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        simplex.run(tmp_path, maps=QUICK, datasets=2, progress=stop, **SMALL)
-    assert not (tmp_path / "simplex.csv").exists()
-    made.clear()
-    whole = simplex.run(tmp_path, maps=QUICK, datasets=2, **SMALL)
-    assert made == [("temperature", 1), ("dirichlet", 0), ("dirichlet", 1)]
-    assert simplex.run(tmp_path, maps=QUICK, datasets=2, **SMALL) == whole
-    assert len(made) == 3
-    simplex.run(tmp_path, maps=QUICK[:1], **SMALL | {"calibration_rows": 301})
-    assert len(made) == 4
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"maps": ["magic"]}, "no map named 'magic'; there are uncalibrated"),
-        ({"datasets": 0}, "datasets must be at least 1, got 0"),
-        ({"calibration_rows": 0}, "n must be"),
-        ({"test_rows": 0}, "n must be"),
-    ],
-)
-def test_wrong_options_are_errors(tmp_path: Path, options: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        simplex.run(tmp_path / "out", **options)
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-def test_kernel_and_dirichlet_beat_temperature_by_every_metric(tmp_path: Path) -> None:
-    maps = simplex.run(
-        tmp_path,
-        maps=["temperature", "dirichlet", "kernel"],
-        calibration_rows=5000,
-        test_rows=20_000,
-    )["maps"]
-    for key in simplex.METRICS:
-        sign = -1 if key == "accuracy" else 1
-        for name in ("dirichlet", "kernel"):
-            assert sign * maps[name][key] < sign * maps["temperature"][key], (name, key)
 
 
 def test_without_a_wave_the_truth_is_nearly_a_dirichlet_map() -> None:

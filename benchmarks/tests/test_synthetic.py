@@ -119,27 +119,6 @@ def test_run_writes_what_it_says(done: tuple[Path, dict, list]) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_is_done_twice(done: tuple[Path, dict, list]) -> None:
-    out, result, _ = done
-
-    def files() -> list[tuple[str, int]]:
-        return sorted((p.name, p.stat().st_mtime_ns) for p in (out / "parts").iterdir())
-
-    before, calls = files(), []
-    again = synthetic.run(
-        out,
-        questions=[1],
-        methods=QUICK,
-        about={"a": "1"},
-        progress=lambda *facts: calls.append(facts),
-        **SMALL,
-    )
-    assert {**again, "seconds": None} == {**result, "seconds": None}
-    assert files() == before
-    assert calls == [("data sets", 5, 5)]
-
-
-@pytest.mark.slow
 def test_values_are_those_of_a_sweep(done: tuple[Path, dict, list]) -> None:
     import bayescal as bc
     from bayescal.datasets import synthetic as data
@@ -157,23 +136,6 @@ def test_values_are_those_of_a_sweep(done: tuple[Path, dict, list]) -> None:
             mean = float(sweep.value.sel(metric=metric).sel({"calibrator": method}).mean())
             facts = done[1]["configurations"]["1b"]["metrics"][metric][method]
             assert facts["mean"] == pytest.approx(mean)
-
-
-@pytest.mark.slow
-def test_more_data_sets_keep_what_was_done(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"questions": [1], "methods": ["platt"], "n_test": 200}
-    few = synthetic.run(tmp_path, datasets=8, **options)
-    calls: list[tuple[str, int, int]] = []
-    synthetic.run(tmp_path, datasets=16, progress=lambda *facts: calls.append(facts), **options)
-    assert calls[0][1:] == (5, 10)
-    with (tmp_path / "synthetic_values.csv").open(newline="") as stream:
-        kept = [row for row in csv.DictReader(stream) if int(row["dataset"]) < 8]
-    mean = np.mean([float(row["log_loss"]) for row in kept if row["method"] == "platt"])
-    expected = [
-        configuration["metrics"]["log_loss"]["platt"]["mean"]
-        for configuration in few["configurations"].values()
-    ]
-    assert mean == pytest.approx(np.mean(expected))
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from bayescal.cli import app
 
@@ -14,11 +14,12 @@ def cells(text: str, name: str) -> list[list[str]]:
     return [row[1:] for row in rows if row[0] == name]
 
 
+def check_failure(result: Result, message: str) -> None:
+    """Check that a command failed with a one-line error, and printed nothing else."""
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert result.stderr.startswith("bayescal: error: ") and message in result.stderr
+
+
 def check_error(line: list[str], message: str) -> None:
     """Check that a command fails with one line on standard error that contains ``message``."""
-    result = CliRunner().invoke(app, line)
-    assert result.exit_code == 2, result.output
-    assert result.stdout == ""
-    assert result.stderr.startswith("bayescal: error: ")
-    assert result.stderr.count("\n") == 1
-    assert message in result.stderr
+    check_failure(CliRunner().invoke(app, line), message)

@@ -55,12 +55,3 @@ def test_demo_parts_are_disjoint_stratified_and_seeded() -> None:
     assert shares == pytest.approx([357 / 569] * 2, abs=0.01)
     np.testing.assert_array_equal(scores.test, _demo._svm_scores(0).test)
     assert not np.array_equal(scores.test, _demo._svm_scores(1).test)
-
-
-def test_demo_folder_that_is_a_file_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "file")])
-    assert result.exit_code == 2
-    assert result.stderr.startswith("bayescal: error: ")
-    assert result.stderr.count("\n") == 1
-    assert "cannot make the folder" in result.stderr

@@ -14,7 +14,8 @@ from typer.testing import CliRunner, Result
 
 import bayescal
 from bayescal.cli import app
-from bayescal.cli.tables.columns import by_name, split_names
+from bayescal.cli.tables.columns import by_name
+from tests.cli.printed import check_failure
 
 NAMES = ("ash", "birch", "cedar")
 
@@ -55,24 +56,16 @@ def run_json(*line: str) -> dict[str, Any]:
     return json.loads(result.stdout)
 
 
-def check_error(result: Result, message: str) -> None:
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert result.stderr.startswith("bayescal: error: ")
-    assert result.stderr.count("\n") == 1
-    assert message in result.stderr
-
-
 def losses(actual: dict[str, Any]) -> dict[str, float]:
     return {name: model["metrics"]["log loss"]["value"] for name, model in actual["models"].items()}
 
 
 def test_table_is_that_of_the_report(folder: Path) -> None:
     p, y = draw_binary()
-    write(folder / "probs.csv", ["p", "y"], [p, y])
+    write(folder / "probs.csv", ["name", "p", "y"], [[f"n{i}" for i in range(80)], p, y])
     result = run("probs.csv", "--label", "y", "--level", "0.8", "--seed", "4")
     assert result.exit_code == 0, result.stderr
-    assert result.stderr == ""
+    assert result.stderr == "bayescal: columns without numbers are left out: 'name'\n"
     report = bayescal.metrics.report({"p": p}, y, replicates=20, level=0.8, seed=4)
     shown = [line.rstrip() for line in result.stdout.splitlines()]
     assert all(line.rstrip() in shown for line in repr(report).splitlines()[:-3])
@@ -110,37 +103,28 @@ def test_several_models_stand_side_by_side(folder: Path) -> None:
     actual = run_json(*line)
     log_loss = bayescal.metrics.log_loss
     assert losses(actual) == {"raw": log_loss(p, y), "squared": log_loss(p**2, y)}
-    result = run(*line)
+    models = [part for j in range(8) for part in ("--model", f"model number {j}=raw")]
+    result = run(*line, *models)
     assert "vs. raw" in result.stdout
     assert "Model squared: a,b is P(y = 1)" in result.stdout
-
-
-def test_wide_tables_are_not_cut(folder: Path) -> None:
-    p, y = draw_binary()
-    write(folder / "probs.csv", ["p", "y"], [p, y])
-    models = [part for j in range(8) for part in ("--model", f"model number {j}=p")]
-    result = run("probs.csv", "--label", "y", *models)
-    assert result.exit_code == 0
-    assert "…" not in result.stdout
-    assert "model number 7" in result.stdout
+    assert "…" not in result.stdout and "model number 7" in result.stdout
 
 
 @pytest.mark.parametrize(
     "header",
-    [("x1", "x2", "x3"), NAMES, ("cedar", "ash", "birch"), ("p_birch", "p_ash", "p_cedar")],
+    [("x1", "x2", "x3"), ("birch_p", "ash_p", "cedar_p"), ("p_birch", "p_ash", "p_cedar")],
 )
 def test_columns_of_classes_go_by_name_or_in_sorted_order(
     folder: Path, header: tuple[str, ...]
 ) -> None:
     probs, codes = draw_classes()
-    positions = [NAMES.index(c) for h in header for c in NAMES if h.endswith(c)] or [0, 1, 2]
+    positions = [NAMES.index(c) for h in header for c in NAMES if c in h] or [0, 1, 2]
     labels = np.array(NAMES)[codes]
     write(folder / "probs.csv", [*header, "kind"], [*probs[:, positions].T, labels])
     actual = run_json("probs.csv", "--label", "kind")
     assert losses(actual) == {"model": bayescal.metrics.log_loss(probs, codes)}
     assert actual["columns"]["model"] == [header[positions.index(j)] for j in range(3)]
     assert list(actual["classes"]) == list(NAMES)
-    assert "class-wise ECE" in run("probs.csv", "--label", "kind").stdout
 
 
 def test_classes_can_be_told(folder: Path) -> None:
@@ -178,14 +162,6 @@ def test_labels_of_eighteen_digits_differ(folder: Path) -> None:
     assert losses(actual) == {"p": bayescal.metrics.log_loss(p, y)}
 
 
-def test_classes_before_a_common_suffix(folder: Path) -> None:
-    probs, codes = draw_classes()
-    labels = np.array(["ash", "elm", "oak"])[codes]
-    write(folder / "probs.csv", ["elm_p", "oak_p", "ash_p", "y"], [*probs.T[[1, 2, 0]], labels])
-    actual = run_json("probs.csv", "--label", "y")
-    assert losses(actual) == {"model": bayescal.metrics.log_loss(probs, codes)}
-
-
 def test_two_columns_of_two_classes(folder: Path) -> None:
     p, y = draw_binary()
     write(folder / "probs.csv", ["p_1", "p_0", "y"], [p, 1 - p, y])
@@ -210,7 +186,7 @@ def test_logits_weights_and_rounded_rows(folder: Path) -> None:
     assert losses(actual)["model"] == pytest.approx(expected, rel=1e-12)
     rough = probs.round(2)
     write(folder / "rough.csv", [*"abc", "y"], [*rough.T, codes])
-    check_error(run("rough.csv", "--label", "y"), "must add up to one")
+    check_failure(run("rough.csv", "--label", "y"), "must add up to one")
     actual = run_json("rough.csv", "--label", "y", "--normalize")
     normal = rough / rough.sum(axis=1, keepdims=True)
     assert losses(actual)["model"] == bayescal.metrics.log_loss(normal, codes)
@@ -218,14 +194,6 @@ def test_logits_weights_and_rounded_rows(folder: Path) -> None:
     write(folder / "near.csv", [*"abc", "y"], [*near.T, codes])
     actual = run_json("near.csv", "--label", "y")
     assert losses(actual)["model"] == bayescal.metrics.log_loss(near, codes)
-
-
-def test_columns_without_numbers_are_left_out_and_said(folder: Path) -> None:
-    p, y = draw_binary()
-    write(folder / "probs.csv", ["name", "p", "y"], [[f"n{i}" for i in range(80)], p, y])
-    result = run("probs.csv", "--label", "y")
-    assert result.exit_code == 0
-    assert result.stderr == "bayescal: columns without numbers are left out: 'name'\n"
 
 
 def test_page_is_that_of_the_library(folder: Path) -> None:
@@ -243,11 +211,6 @@ def test_page_is_that_of_the_library(folder: Path) -> None:
     actual = bayescal.evaluate({evil: p}, y, classes=["no & no", "<b>yes"], replicates=20)
     for interval in actual.report.intervals[evil].values():
         assert f"{interval.value:.4f}" in page
-    again = run(
-        *("probs.csv", "--label", "y", "--html", "again.html", "--classes", "no & no,<b>yes")
-    )
-    assert again.exit_code == 0
-    assert (folder / "again.html").read_bytes() == (folder / "report.html").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -277,10 +240,6 @@ def test_page_is_that_of_the_library(folder: Path) -> None:
         ),
         (("probs.csv", "--label", "y", "--model", "p", "--weights", "m"), "not negative, got -1"),
         (("probs.csv", "--label", "y", "--model", "p", "--inputs", "x"), "--inputs must be probs"),
-        (
-            ("probs.csv", "--label", "y", "--model", "p", "--seed", "-1"),
-            "Invalid value for '--seed'",
-        ),
         (("probs.csv", "--label", "y", "--model", "p", "--level", "2"), "level must lie strictly"),
         (("probs.csv", "--label", "y", "--model", "p", "--bins", "0"), "bins must be at least 1"),
         (("probs.csv", "--label", "y", "--model", "p", "--html", "-"), "--html must be a file"),
@@ -296,12 +255,8 @@ def test_errors_take_one_line_and_write_nothing(
     (folder / "texts.csv").write_text("p,y\na,0\nb,1\n")
     if "'p', 'n'" in message or "pass --model" in message:
         (folder / "probs.csv").write_text("p,n,y\n.5,10,0\n.2,20,1\n")
-    check_error(run(*line), message)
+    check_failure(run(*line), message)
     assert sorted(path.name for path in folder.iterdir()) == ["probs.csv", "texts.csv"]
-
-
-def test_names_are_split_as_in_a_csv_file() -> None:
-    assert split_names(' a, "b,c",d ', "--model") == ["a", "b,c", "d"]
 
 
 def test_columns_are_matched_by_name() -> None:
@@ -336,7 +291,9 @@ def test_rows_of_a_group_are_dependent(folder: Path, monkeypatch: pytest.MonkeyP
         assert actual["groups"] == 20
         assert actual["models"]["p"]["metrics"]["ECE"]["upper"] == pytest.approx(expected.upper)
     assert "Group column: race" in run("d.csv", "--label", "y", "--groups", "race").stdout
-    check_error(run("d.csv", "--label", "y", "--groups", "rac"), "no column named 'rac' (--groups)")
+    check_failure(
+        run("d.csv", "--label", "y", "--groups", "rac"), "no column named 'rac' (--groups)"
+    )
 
 
 def test_subgroups(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,7 +310,7 @@ def test_subgroups(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     printed = run(*how, "--html", "page.html").stdout
     assert "Subgroup column: race" in printed and "By subgroup" in printed
     assert "<h2>Subgroups</h2>" in Path("page.html").read_text("utf-8")
-    check_error(run(*how[:-1], "rac"), "no column named 'rac' (--by)")
+    check_failure(run(*how[:-1], "rac"), "no column named 'rac' (--by)")
 
 
 def fit(file: str, *line: str) -> None:
@@ -364,12 +321,12 @@ def fit(file: str, *line: str) -> None:
 CALIBRATED = "--label", "y", "--calibrator", "fitted.safetensors"
 
 
-@pytest.mark.parametrize("inputs", ["probs", "logits", "scores"])
+@pytest.mark.parametrize("inputs", ["logits", "scores"])
 def test_a_calibrator_is_compared_with_its_columns(
     folder: Path, monkeypatch: pytest.MonkeyPatch, inputs: str
 ) -> None:
     p, y = draw_binary()
-    s = p if inputs == "probs" else 2 * np.log(p / (1 - p))
+    s = 2 * np.log(p / (1 - p))
     labels = np.where(y == 1, "yes", "no")
     write(Path("fit.csv"), ["id", "s", "y"], [range(40), s[:40], labels[:40]])
     write(Path("test.csv"), ["y", "id", "s"], [labels[40:], range(40), s[40:]])
@@ -385,7 +342,7 @@ def test_a_calibrator_is_compared_with_its_columns(
     if inputs != "scores":
         raw = bayescal.metrics.log_loss(s[40:], labels[40:], inputs=inputs)
         assert actual["raw"] == pytest.approx(raw)
-    about = run("test.csv", *CALIBRATED, "--html", "page.html").stdout
+    about = run("test.csv", *CALIBRATED).stdout
     assert "Model calibrated: fitted.safetensors applied to s" in about
     assert ("s is" in about.partition("Model calibrated")[0]) == (inputs != "scores")
 
@@ -417,9 +374,9 @@ def test_options_that_contradict_a_calibrator(folder: Path) -> None:
     p, y = draw_binary()
     write(Path("d.csv"), ["y", "p"], [y, p])
     fit("d.csv", "--label", "y")
-    check_error(run("d.csv", *CALIBRATED, "--inputs", "logits"), "as in the fit of --calibrator")
-    check_error(run("d.csv", *CALIBRATED, "--classes", "0,1"), "--classes must be left out")
-    check_error(run("d.csv", *CALIBRATED, "--model", "raw=p"), "names other than raw, calibrated")
-    check_error(run("d.csv", *CALIBRATED[:3], "d.csv"), "written by bayescal.save")
+    check_failure(run("d.csv", *CALIBRATED, "--inputs", "logits"), "as in the fit of --calibrator")
+    check_failure(run("d.csv", *CALIBRATED, "--classes", "0,1"), "--classes must be left out")
+    check_failure(run("d.csv", *CALIBRATED, "--model", "raw=p"), "names other than raw, calibrated")
+    check_failure(run("d.csv", *CALIBRATED[:3], "d.csv"), "written by bayescal.save")
     both = losses(run_json("d.csv", *CALIBRATED, "--model", "other=p"))
     assert [*both] == ["raw", "calibrated", "other"] and both["raw"] == both["other"]

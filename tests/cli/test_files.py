@@ -91,11 +91,11 @@ def test_bad_columns_are_errors(write: Callable, column: str, message: str) -> N
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("cell", ["abc", "inf", "-Infinity", "1_000", "1,5", "0x10", "--1"])
-def test_cells_that_are_no_numbers(write: Callable, cell: str) -> None:
-    table = _files.read_table(write(f'a,s\n0,1\n0,"{cell}"\n'))
-    with pytest.raises(CommandError, match=r"got '.*' in row 2 \(line 3\)"):
-        _cells.numeric_column(table, "s", "--score")
+def test_cells_that_are_no_numbers(write: Callable) -> None:
+    for cell in ("abc", "inf", "-Infinity", "1_000", "1,5", "0x10", "--1"):
+        table = _files.read_table(write(f'a,s\n0,1\n0,"{cell}"\n'))
+        with pytest.raises(CommandError, match=r"got '.*' in row 2 \(line 3\)"):
+            _cells.numeric_column(table, "s", "--score")
 
 
 def test_labels_are_zero_or_one(write: Callable) -> None:
@@ -130,6 +130,7 @@ def test_devices_are_never_replaced() -> None:
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
 
 
+@hypothesis.settings(max_examples=40)
 @hypothesis.given(
     st.lists(
         st.lists(
@@ -147,11 +148,8 @@ def test_rows_survive(tmp_path_factory: pytest.TempPathFactory, rows: list[list[
         table = _files.read_table(folder / name)
         assert table.header == ["a", "b"]
         assert table.rows == rows
-
-
-def test_one_empty_column_survives(tmp_path: Path) -> None:
-    _files.write_table(tmp_path / "out.csv", ["a"], iter([[""], ["x"]]))
-    assert _files.read_table(tmp_path / "out.csv").rows == [[""], ["x"]]
+        _files.write_table(folder / name, ["a"], iter(row[:1] for row in rows))
+        assert _files.read_table(folder / name).rows == [row[:1] for row in rows]
 
 
 def test_name_decides_on_compression_and_equal_rows_make_equal_files(tmp_path: Path) -> None:
@@ -187,8 +185,9 @@ def failing_rows(error: BaseException) -> Iterator[list[str]]:
     raise error
 
 
-@pytest.mark.parametrize("name", ["out.csv", "out.csv.gz"])
-@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit, csv.Error])
+@pytest.mark.parametrize(
+    ("name", "error"), [("out.csv", KeyboardInterrupt), ("out.csv.gz", csv.Error)]
+)
 def test_failure_in_the_middle_leaves_the_old_file(
     tmp_path: Path, name: str, error: type[BaseException]
 ) -> None:
@@ -198,6 +197,10 @@ def test_failure_in_the_middle_leaves_the_old_file(
         _files.write_table(path, ["a"], failing_rows(error()))
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == [name]
+    path.unlink()
+    with pytest.raises(error):
+        _files.write_table(path, ["a"], failing_rows(error()))
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("function", ["fsync", "replace"])
@@ -215,12 +218,6 @@ def test_failing_disk_leaves_the_old_file(
         _files.write_table(path, ["a"], iter([["1"]]))
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["out.csv"]
-
-
-def test_failure_without_an_old_file_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        _files.write_table(tmp_path / "out.csv", ["a"], failing_rows(KeyboardInterrupt()))
-    assert os.listdir(tmp_path) == []
 
 
 def test_old_file_is_there_until_the_new_one_is_complete(tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 
 N = 1000
-#: CSV files, compressed or not, and Parquet; CSV with and without Arrow ("plain").
-FORMS = ["csv", "csv.gz", "parquet", "plain csv", "plain csv.gz"]
+#: Compressed CSV and Parquet with Arrow, and CSV without it ("plain").
+FORMS = ["csv.gz", "parquet", "plain csv"]
 
 
 def make_columns(k: int = 2, n: int = N) -> dict[str, np.ndarray]:
@@ -181,11 +181,9 @@ def evaluate_in_memory(weights: str | None) -> Any:
 @pytest.mark.parametrize(
     ("form", "weights", "many"),
     [
-        ("csv", "w", False),
-        ("csv.gz", None, True),
+        ("csv.gz", "w", False),
         ("parquet", "w", True),
-        ("plain csv", None, False),
-        ("plain csv.gz", "w", False),
+        ("plain csv.gz", None, False),
     ],
     indirect=["form"],
 )
@@ -228,14 +226,14 @@ def test_what_is_wrong_with_probabilities_is_said(tmp_path: Path, form: str) -> 
     file = write(tmp_path / f"new.{form}", columns)
     line = ["evaluate", str(file), "--label", "truth", "--model", "p"]
     for more, message in (([], "got 1.5 in row 701"), (["--weights", "w"], "got -1 in row 651")):
-        result = CliRunner().invoke(app, [*line, *more])
-        assert result.exit_code == 2
-        assert message in result.stderr
-        assert result.stderr.count("\n") == 1
+        stderr = CliRunner().invoke(app, [*line, *more]).stderr
+        assert message in stderr and stderr.count("\n") == 1
 
 
 @pytest.mark.usefixtures("in_blocks")
-def test_what_needs_all_rows_gets_them(tmp_path: Path, form: str) -> None:
+def test_what_needs_all_rows_gets_them(
+    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     columns = make_columns()
     file, model = write(tmp_path / f"cal.{form}", columns), tmp_path / "knn.npz"
     assert ", 2 passes over the file" in fit(file, model, "KNN", "--columns", "p").stderr
@@ -243,12 +241,9 @@ def test_what_needs_all_rows_gets_them(tmp_path: Path, form: str) -> None:
     at = np.linspace(0, 1, 21)
     actual = load(model).predict_proba(at[:, None])
     np.testing.assert_array_equal(actual, expected.predict_proba(at))
-
-
-def test_small_files_are_read_once(tmp_path: Path, form: str) -> None:
-    file = write(tmp_path / f"cal.{form}", make_columns())
-    stderr = fit(file, tmp_path / "m.npz", "Beta", "--columns", "p").stderr
-    assert ", 1 pass over the file" in stderr
+    # Small files are read once.
+    monkeypatch.setattr(_streams, "LARGE", 1 << 20)
+    assert ", 1 pass over the file" in fit(file, model, "Beta", "--columns", "p").stderr
 
 
 GOOD = "".join(f"0.{1 + i % 8},{'ab'[i % 2]},\n" for i in range(500))
@@ -387,10 +382,7 @@ def test_labels_of_any_type_in_parquet(tmp_path: Path) -> None:
         (pyarrow.array(np.arange(N) % 2 * 1.0), ["0", "1"]),
         # A category without rows is not a class.
         (pyarrow.array(np.array(["b", "a"])[np.arange(N) % 2]).dictionary_encode(), ["a", "b"]),
-        (
-            pyarrow.DictionaryArray.from_arrays(np.arange(N) % 2, ["b", "a", "c"]),
-            ["a", "b"],
-        ),
+        (pyarrow.DictionaryArray.from_arrays(np.arange(N) % 2, ["b", "a", "c"]), ["a", "b"]),
     ):
         file = tmp_path / "cal.parquet"
         parquet.write_table(pyarrow.table({"p": z, "truth": labels}), file)
@@ -431,9 +423,7 @@ def test_a_wrong_row_leaves_the_old_file(tmp_path: Path, ending: str) -> None:
     out.write_bytes(b"old")
     check_error(["apply", str(model), str(file), "--out", str(out)], "in row 901")
     assert out.read_bytes() == b"old"
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
-        ["m.npz", file.name, out.name]
-    )
+    assert {path.name for path in tmp_path.iterdir()} == {"m.npz", file.name, out.name}
 
 
 @pytest.mark.usefixtures("in_blocks")

@@ -14,8 +14,7 @@ def check(actual: float, expected: float, error: float) -> None:
     assert abs(actual - expected) <= SIGMAS * error
 
 
-@pytest.mark.parametrize("strength", [0.1, 0.5, 2.0])
-@pytest.mark.parametrize("n", [1, 2, 9])
+@pytest.mark.parametrize(("n", "strength"), [(1, 2.0), (2, 0.5), (9, 0.1)])
 def test_equal_differences_have_a_closed_form(n: int, strength: float) -> None:
     """Check that the prior's weight is Beta(s, n), and its square the share of equal pairs."""
     result = bayesian_signed_rank(
@@ -33,11 +32,6 @@ def test_equal_differences_have_a_closed_form(n: int, strength: float) -> None:
     check(result.better, prior.cdf(1 - np.sqrt(0.5)), result.error)
 
 
-def test_one_difference_within_the_margin_is_equal() -> None:
-    assert bayesian_signed_rank([1.0], [1.05], margin=0.1)[:3] == (0, 1, 0)
-    assert bayesian_signed_rank([1.0], [1.0])[:3] == (0, 1, 0)
-
-
 @pytest.mark.parametrize("margin", [0.01, 0.002])
 def test_differences_at_the_margin_are_equal(margin: float) -> None:
     b = np.round(np.linspace(0.1, 0.9, 17), 3)
@@ -46,8 +40,7 @@ def test_differences_at_the_margin_are_equal(margin: float) -> None:
     assert bayesian_signed_rank(a, b, margin=margin).equal == 1
 
 
-@pytest.mark.parametrize("margin", [0.0, 0.3, 1.0])
-@pytest.mark.parametrize("decimals", [0, 1, 9])
+@pytest.mark.parametrize(("margin", "decimals"), [(0.0, 0), (0.0, 9), (0.3, 1), (1.0, 0)])
 def test_agrees_with_sums_over_all_pairs(margin: float, decimals: int) -> None:
     """Compare each draw with the definition, using the test's own weights."""
     rng = np.random.default_rng(3)
@@ -77,14 +70,6 @@ def test_weights_are_dirichlet() -> None:
     for row, alone in ((0, 1.0), (3, 1.0), (n, strength)):
         marginal = scipy.stats.beta(alone, n + strength - alone)
         assert scipy.stats.kstest(weights[row], marginal.cdf).pvalue > 1e-4
-
-
-def test_symmetric_data_give_symmetric_probabilities() -> None:
-    half = np.array([0.1, 0.2, 0.5, 0.9, 1.3])
-    z = np.concatenate([half, -half])
-    result = bayesian_signed_rank(np.zeros(10), z, margin=0.05, draws=40_000)
-    # The difference of two shares of a draw has less than twice the variance of one share.
-    check(result.better, result.worse, 2 * result.error)
 
 
 def test_exchanging_methods_or_direction_exchanges_the_sides() -> None:

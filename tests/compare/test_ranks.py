@@ -53,13 +53,6 @@ def test_f_version_is_the_analysis_of_variance_of_ranks(decimals: int) -> None:
     assert result.f_statistic == pytest.approx(8 * chi / (9 * 3 - chi), rel=1e-12)
 
 
-def test_friedman_of_two_methods_is_the_sign_test() -> None:
-    # 7 wins, 3 losses, 2 ties: chi square is (wins - losses)^2 / (wins + losses).
-    difference = np.r_[np.ones(7), -np.ones(3), np.zeros(2)]
-    result = friedman(np.stack([np.zeros(12), difference], axis=1))
-    assert result.statistic == pytest.approx(16 / 10, rel=1e-14)
-
-
 def test_friedman_at_the_borders() -> None:
     assert friedman(np.ones((5, 3))) == (0, 1, 0, 1, (2, 8))
     agree = friedman(np.tile([1.0, 2, 3], (6, 1)))
@@ -77,7 +70,7 @@ def test_infinities_are_ranked() -> None:
     np.testing.assert_array_equal(average_ranks([[np.inf, 1, -np.inf, np.inf]]), [3.5, 2, 1, 3.5])
 
 
-@pytest.mark.parametrize("methods", [2, 3, 7, 20])
+@pytest.mark.parametrize("methods", [2, 20])
 def test_nemenyi_agrees_with_the_integral(methods: int) -> None:
     """Compare with the probability that the range of k standard normals is at most q."""
     n = 11

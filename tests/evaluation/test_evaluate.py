@@ -47,12 +47,6 @@ def test_metrics_are_those_of_the_report() -> None:
     assert ten["class-wise ECE"].value == metrics.ece(probs, y, bins=10, kind="classwise")
 
 
-def test_two_columns_are_judged_by_the_second() -> None:
-    p, y = draw_binary()
-    both = bayescal.evaluate(np.stack([1 - p, p], axis=1), y, replicates=50)
-    assert both.report == bayescal.evaluate(p, y, replicates=50).report
-
-
 def test_tests_are_those_of_the_metrics() -> None:
     p, y = draw_binary()
     result = bayescal.evaluate(p, y, replicates=60, seed=2).findings["model"]
@@ -165,6 +159,11 @@ def test_whole_weights_are_repetitions_and_zero_leaves_out() -> None:
         (lambda p: p**0.6, "too high", "exceed its frequency"),
         (lambda p: p**1.8, "too low", "are below its frequency"),
         (lambda p: p, "no evidence", "as far as 3,000 cases can tell"),
+        (
+            lambda p: np.where(p > 0.5, 0.999, 0.001),
+            "over-confident",
+            "Strongly over-confident, by",
+        ),
         (lambda p: 0.5 + 0.5 * np.sin(9 * p), "miscalibrated", "not simply"),
     ],
 )
@@ -181,6 +180,12 @@ def test_verdicts(change: Any, verdict: str, words: str) -> None:
     assert result.findings["model"].verdict == verdict
     text = result.summary()["model"]
     assert words in text
+    strength = result.findings["model"].strength
+    assert (strength == "none") == (verdict == "no evidence")
+    assert strength == "strong" or "Strongly" not in words
+    if strength == "none":
+        upper = result.report.intervals["model"]["ECE"].upper
+        assert f"at most {upper:.3f} (90% interval)" in text
     value = metrics.ece(shown, y)
     assert f"ECE {value:.3f}" in text
     assert text in repr(result)
@@ -231,24 +236,6 @@ def test_verdicts_weigh_the_size(factor: float, strength: str, summary: str) -> 
     assert result.summary()["model"].startswith(summary)
 
 
-def test_strong_errors_and_no_evidence() -> None:
-    rng = np.random.default_rng(3)
-    y = rng.integers(0, 2, 500)
-    strong = bayescal.evaluate(np.where(rng.uniform(size=500) < 0.5, 0.01, 0.99), y, replicates=20)
-    assert strong.findings["model"].strength == "strong"
-    assert strong.summary()["model"].startswith("Strongly over-confident, by 0.4")
-    none = bayescal.evaluate(np.full(500, y.mean()), y, replicates=20)
-    assert none.findings["model"].strength == "none"
-    upper = none.report.intervals["model"]["ECE"].upper
-    assert f"at most {upper:.3f} (90% interval)" in none.summary()["model"]
-
-
-def test_verdicts_of_several_classes() -> None:
-    for scale, verdict in ((1.0, "no evidence"), (2.0, "over-confident"), (0.4, "under-confident")):
-        probs, y = draw_classes(2000, 4, scale)
-        assert bayescal.evaluate(probs, y, replicates=50).findings["model"].verdict == verdict
-
-
 def test_certain_predictions() -> None:
     right = bayescal.evaluate(np.array([0.0, 1.0, 1.0]), [0, 1, 1], replicates=20)
     assert right.findings["model"].verdict == "no evidence"
@@ -286,11 +273,8 @@ def test_progress_is_told() -> None:
 
 
 def test_p_values_are_written_as_in_the_field() -> None:
-    assert [_findings.p_text(p) for p in (1.0, 0.0312, 0.0009)] == [
-        "p = 1.000",
-        "p = .031",
-        "p < .001",
-    ]
+    texts = [_findings.p_text(p) for p in (1.0, 0.0312, 0.0009)]
+    assert texts == ["p = 1.000", "p = .031", "p < .001"]
 
 
 @pytest.mark.parametrize(
@@ -379,12 +363,6 @@ def test_fitted_classifiers() -> None:
         bayescal.evaluate(probs, x, labels)
 
 
-def test_exchanged_arguments_are_answered_with_the_call() -> None:
-    p, y = draw_binary()
-    with pytest.raises(ValueError, match="probs must come first"):
-        bayescal.evaluate(np.array(["no", "yes"])[y], p)
-
-
 def test_single_precision_changes_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_evaluate, "_MIN_ROWS_IN_CELLS", 1000)
     p, y = np.repeat([0.6, 0.7], 100), np.repeat([1, 0, 1, 0], [80, 20, 50, 50])
@@ -400,7 +378,7 @@ def test_single_precision_changes_no_verdict(monkeypatch: pytest.MonkeyPatch) ->
     assert len(many.events["model"].curve(10)) == len(same.events["model"].curve(10)) == 2
 
 
-@pytest.mark.parametrize("unit", [1e-300, 1e-12, 1e19, 1e300])
+@pytest.mark.parametrize("unit", [1e-300, 1e19])
 def test_weights_have_no_unit(unit: float) -> None:
     rng = np.random.default_rng(0)
     p, weights = rng.random(300), rng.random(300)

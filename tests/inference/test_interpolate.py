@@ -114,13 +114,6 @@ def test_center_and_scale_by_hand() -> None:
     np.testing.assert_array_equal(center_and_scale(np.full(7, -2)), [-2, 1])
 
 
-def test_outliers_do_not_move_center_and_scale() -> None:
-    z = np.random.default_rng(1).normal(size=1001)
-    plain = center_and_scale(z)
-    z[np.argmax(z)] = 1e300
-    np.testing.assert_array_equal(center_and_scale(z), plain)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("intervals", INTERVALS)
 def test_grid_covers_the_points(x64: None, kind: str, intervals: int) -> None:
@@ -153,7 +146,7 @@ def test_polynomials_of_degree_five_are_exact(x64: None, intervals: int) -> None
     center, scale = center_and_scale(z)
     ends = np.arcsinh((z - center) / scale)
     rng = np.random.default_rng(2)
-    for _ in range(10):
+    for _ in range(5):
         coefficients = rng.normal(size=6)
 
         def curve(z0: np.ndarray, c: np.ndarray = coefficients) -> np.ndarray:
@@ -181,14 +174,6 @@ def test_nodes_get_their_own_values(x64: None) -> None:
     np.testing.assert_allclose(actual, values, rtol=0, atol=128 * 20 * 10 * EPS)
 
 
-def test_halving_the_spacing_divides_the_error_by_64(x64: None) -> None:
-    z, _ = make_points("plain")
-    errors = [Interpolated(SMOOTH["wave"], z, n).log_error for n in (64, 128, 256)]
-    # This holds in the limit; the points lie differently between the nodes of each grid.
-    assert errors[0] / errors[1] > 32
-    assert errors[1] / errors[2] > 32
-
-
 def test_constant_points(x64: None) -> None:
     result = Interpolated(lambda z: 2 * z - 1, np.full(POINTS, 3.25), 128)
     assert result.accepted
@@ -198,36 +183,23 @@ def test_constant_points(x64: None) -> None:
 # --- its error ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [*SMOOTH, *ROUGH])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("intervals", INTERVALS)
 def test_error_is_below_its_bound_where_it_is_accepted(
-    x64: None, name: str, kind: str, intervals: int
+    x64: None, kind: str, intervals: int
 ) -> None:
     z, origin = make_points(kind)
-    curve = (SMOOTH | ROUGH)[name]
-    result = Interpolated(lambda z0: curve(z0 - origin), z, intervals)
-    if result.accepted:
-        assert result.error <= result.miss + result.rounding
-        assert result.log_error <= result.log_miss + result.rounding
-
-
-@pytest.mark.parametrize("kind", ["plain", "far away", "two groups"])
-def test_smooth_curves_are_accepted_and_rough_ones_are_not(x64: None, kind: str) -> None:
-    z, origin = make_points(kind)
-    accepted = {
-        name
-        for name, curve in (SMOOTH | ROUGH).items()
-        if Interpolated(lambda z0, c=curve: c(z0 - origin), z, 512).accepted
-    }
-    assert accepted == set(SMOOTH)
-
-
-@pytest.mark.parametrize("kind", ["outliers", "ties"])
-def test_outliers_do_not_force_every_point_to_be_evaluated(x64: None, kind: str) -> None:
-    z, _ = make_points(kind)
-    for name in ("line", "bend", "tails of a Student density"):
-        assert Interpolated(SMOOTH[name], z, 512).accepted, name
+    accepted = set()
+    for name, curve in (SMOOTH | ROUGH).items():
+        result = Interpolated(lambda z0, c=curve: c(z0 - origin), z, intervals)
+        if result.accepted:
+            accepted.add(name)
+            assert result.error <= result.miss + result.rounding, name
+            assert result.log_error <= result.log_miss + result.rounding, name
+    if intervals == 512 and kind in ("plain", "far away", "two groups"):
+        assert accepted == set(SMOOTH)
+    if intervals == 512 and kind in ("outliers", "ties"):
+        assert {"line", "bend", "tails of a Student density"} <= accepted
 
 
 def neville(nodes: np.ndarray, values: np.ndarray, at: float) -> float:
@@ -255,13 +227,13 @@ def test_left_out_error_by_another_algorithm(x64: None) -> None:
     assert float(log_miss) == pytest.approx(log_worst, rel=1e-9)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("node", [0, 41, 128])
-def test_values_that_are_not_finite_are_never_accepted(x64: None, value: float, node: int) -> None:
-    values = np.linspace(-1, 1, 129)
-    values[node] = value
-    _, log_miss = interpolation_error(jnp.asarray(values))
-    assert not float(log_miss) <= 1e-3
+def test_values_that_are_not_finite_are_never_accepted(x64: None, node: int) -> None:
+    for value in (np.nan, np.inf, -np.inf):
+        values = np.linspace(-1, 1, 129)
+        values[node] = value
+        _, log_miss = interpolation_error(jnp.asarray(values))
+        assert not float(log_miss) <= 1e-3
 
 
 # Averages over a posterior look like log odds of two Gaussian mixtures.

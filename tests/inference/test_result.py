@@ -99,23 +99,28 @@ class Recomputed:
 # --- draws and weights --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["predictive", "preds", "coeffs"])
+def check_predictions(post: bc.Posterior, **options: float) -> None:
+    again = Recomputed(post, **options)
+    for method in ("predictive", "preds", "coeffs"):
+        if (post.integrator, method) == ("closed_form", "predictive"):
+            continue  # A formula, not an average over the draws.
+        # Allow for sums of a few thousand terms, and features relative to the mean of the data.
+        actual = post.predict(POINTS, method=method).probs
+        np.testing.assert_allclose(actual, getattr(again, method)(POINTS), rtol=1e-11)
+
+
 @pytest.mark.parametrize("integrator", INTEGRATORS)
-def test_predictions_follow_from_draws_and_weights(x64: None, integrator: str, method: str) -> None:
-    if (integrator, method) == ("closed_form", "predictive"):
-        pytest.skip("a formula, not an average over the draws")
+def test_predictions_follow_from_draws_and_weights(x64: None, integrator: str) -> None:
     post = posterior_of(integrator)
-    expected = getattr(Recomputed(post), method)(POINTS)
-    # Allow for sums of a few thousand terms, and features relative to the mean of the data.
-    np.testing.assert_allclose(post.predict(POINTS, method=method).probs, expected, rtol=1e-11)
+    check_predictions(post)
+    log_weights = np.asarray(post.log_weights())
+    assert scipy.special.logsumexp(log_weights) == pytest.approx(0, abs=1e-12)
+    assert all(np.shape(v)[0] == len(log_weights) for v in post.draws().values() if np.ndim(v))
 
 
 def test_class_prior_enters_every_method(x64: None) -> None:
     post = condition(SOFT, DATA, num_samples=DRAWS, key=1, class_prior=0.2)
-    again = Recomputed(post, class_prior=0.2)
-    for method in ("predictive", "preds", "coeffs"):
-        expected = getattr(again, method)(POINTS)
-        np.testing.assert_allclose(post.predict(POINTS, method=method).probs, expected, rtol=1e-11)
+    check_predictions(post, class_prior=0.2)
 
 
 @pytest.mark.parametrize("integrator", ["montecarlo", "sobol"])
@@ -127,14 +132,6 @@ def test_weights_of_prior_draws_are_likelihoods(x64: None, integrator: str) -> N
     np.testing.assert_allclose(again.log_weights, log_lik - total, rtol=1e-11, atol=1e-11)
     expected = total - np.log(len(log_lik))
     assert post.log_evidence == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize("integrator", INTEGRATORS)
-def test_weights_sum_to_one(x64: None, integrator: str) -> None:
-    post = posterior_of(integrator)
-    log_weights = np.asarray(post.log_weights())
-    assert scipy.special.logsumexp(log_weights) == pytest.approx(0, abs=1e-12)
-    assert all(np.shape(v)[0] == len(log_weights) for v in post.draws().values() if np.ndim(v))
 
 
 @pytest.mark.parametrize("integrator", ["closed_form", SLOW])
@@ -165,6 +162,15 @@ def test_attributes(integrator: str) -> None:
     assert post.integrator == integrator
     assert post.batch_size is None
     assert post.num_samples >= DRAWS
+    if integrator not in ("quadrature", "closed_form"):
+        assert len(post.log_weights()) == post.num_samples
+        assert post.num_samples % {"sobol": 16, "nuts": 4}.get(integrator, 1) == 0
+    if integrator in WEIGHTED:
+        weights = np.exp(np.asarray(post.log_weights(), float))
+        assert post.ess == pytest.approx(weights.sum() ** 2 / (weights**2).sum(), rel=1e-5)
+    if integrator != "nuts":
+        mcse = np.asarray(post.predict(POINTS, method="map").mcse)
+        assert np.isnan(mcse).all() or integrator == "closed_form"
     for value in (post.log_evidence, post.ess, post.pareto_k):
         assert isinstance(value, float)
     assert np.isnan(post.pareto_k) == (integrator not in WEIGHTED)
@@ -172,14 +178,6 @@ def test_attributes(integrator: str) -> None:
     assert np.isnan(post.r_hat) == np.isnan(post.divergences) == (integrator != "nuts")
     assert np.isnan(post.log_evidence) == (integrator == "nuts")
     assert set(post.mode) == {"mu0", "mu1", "sigma"}
-
-
-@pytest.mark.parametrize("integrator", ["montecarlo", "sobol", "importance", SLOW])
-def test_number_of_draws_is_what_is_said(integrator: str) -> None:
-    post = posterior_of(integrator)
-    assert len(post.log_weights()) == post.num_samples
-    multiple = {"sobol": 16, "nuts": 4}.get(integrator, 1)
-    assert post.num_samples % multiple == 0
 
 
 def test_a_batch_has_one_number_for_each_data_set() -> None:
@@ -265,13 +263,8 @@ def test_points_in_double_precision_have_results_of_numpy_in_it() -> None:
     known = bc.GaussianPrior(dist.Normal(-1, 1), dist.Normal(1, 1), 1.0)
     result = condition(known, DATA, integrator="quadrature").predict(POINTS)
     for actual in (exact, result):
-        for array in (
-            actual.probs,
-            actual.log_odds,
-            actual.log_probs,
-            actual.mcse,
-            *actual.interval(),
-        ):
+        arrays = (actual.probs, actual.log_odds, actual.log_probs, actual.mcse, *actual.interval())
+        for array in arrays:
             assert isinstance(array, np.ndarray) and array.dtype == np.float64
     log_density = []
     for label, mean in enumerate((-1, 1)):
@@ -294,24 +287,12 @@ def test_points_in_double_precision_have_results_of_numpy_in_it() -> None:
 
 @pytest.mark.parametrize(
     ("integrator", "pattern"),
-    [
-        (
-            "montecarlo",
-            r"GaussianPrior, 8 observations, montecarlo, log evidence -\d+\.\d\d, ESS \d+",
-        ),
-        (
-            "quadrature",
-            r"GaussianPrior, 8 observations, quadrature, log evidence -\d+\.\d\d",
-        ),
-        (
-            "closed_form",
-            r"NormalInverseGammaPrior, 8 observations, closed_form, log evidence -\d+\.\d\d",
-        ),
-    ],
+    [("montecarlo", r", ESS \d+"), ("quadrature", "")],
 )
 def test_repr(integrator: str, pattern: str) -> None:
     post = posterior_of(integrator)
-    assert re.fullmatch(rf"Posterior\({pattern}\)", repr(post))
+    start = rf"GaussianPrior, 8 observations, {integrator}, log evidence -\d+\.\d\d"
+    assert re.fullmatch(rf"Posterior\({start}{pattern}\)", repr(post))
     assert f"{post.log_evidence:.2f}" in repr(post)
     result = post.predict(POINTS, method="preds")
     low, high = float(np.min(result.probs)), float(np.max(result.probs))
@@ -379,7 +360,7 @@ def test_standard_errors_follow_from_influences(x64: None) -> None:
         np.testing.assert_allclose(actual, expected, rtol=1e-9, err_msg=method)
 
 
-@pytest.mark.parametrize("method", ["predictive", "preds", "coeffs"])
+@pytest.mark.parametrize("method", ["predictive", "coeffs"])
 def test_standard_error_of_sobol_is_the_spread_of_its_parts(x64: None, method: str) -> None:
     post = posterior_of("sobol")
     again = Recomputed(post)
@@ -392,23 +373,11 @@ def test_standard_error_of_sobol_is_the_spread_of_its_parts(x64: None, method: s
     np.testing.assert_allclose(post.predict(POINTS, method=method).mcse, expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("method", ["predictive", "preds", "coeffs"])
-def test_standard_error_is_the_spread_between_keys(method: str) -> None:
-    probs, errors = [], []
-    for key in range(64):
-        result = condition(SOFT, DATA, num_samples=DRAWS, key=key).predict(POINTS, method=method)
-        probs.append(np.asarray(result.probs, np.float64))
-        errors.append(np.asarray(result.mcse, np.float64))
-    ratio = np.std(probs, axis=0, ddof=1) / np.sqrt(np.mean(np.square(errors), axis=0))
-    # The deviation of 64 values has a relative standard error of 1 / sqrt(126) = 9 %.
-    assert np.all(np.abs(ratio - 1) < 5 / np.sqrt(126))
-
-
 @pytest.mark.parametrize("integrator", INTEGRATORS)
 def test_pickled_posteriors_are_in_double_precision(integrator: str) -> None:
     post = posterior_of(integrator)
     again = pickle.loads(pickle.dumps(post))
-    for method in ("predictive", "preds", "map"):
+    for method in ("predictive", "map"):
         ours, theirs = (one.predict(POINTS, method=method) for one in (again, post))
         np.testing.assert_array_equal(ours.probs, theirs.probs)
         np.testing.assert_array_equal(ours.mcse, theirs.mcse)
@@ -417,19 +386,7 @@ def test_pickled_posteriors_are_in_double_precision(integrator: str) -> None:
     assert again.mode == post.mode and repr(again) == repr(post)
 
 
-def test_what_has_no_standard_error() -> None:
-    for integrator, method, value in (
-        ("closed_form", "predictive", 0.0),
-        ("montecarlo", "map", np.nan),
-        ("quadrature", "map", np.nan),
-    ):
-        mcse = posterior_of(integrator).predict(POINTS, method=method).mcse
-        np.testing.assert_array_equal(mcse, np.full(POINTS.shape, value))
-    assert np.all(np.asarray(posterior_of("closed_form").predict(POINTS, method="preds").mcse) > 0)
-
-
-@pytest.mark.parametrize("level", [0.5, 0.9, 0.99])
-@pytest.mark.parametrize("integrator", ["montecarlo", "importance", "closed_form"])
+@pytest.mark.parametrize(("integrator", "level"), [("importance", 0.9), ("closed_form", 0.5)])
 def test_intervals_are_weighted_quantiles(x64: None, integrator: str, level: float) -> None:
     post = posterior_of(integrator)
     again = Recomputed(post)
@@ -497,7 +454,7 @@ def test_many_points_are_interpolated(integrator: str, method: str) -> None:
     np.testing.assert_allclose(result.probs, exact.probs, rtol=0, atol=1e-6 + 2.0**-23)
 
 
-@pytest.mark.parametrize("outlier", [1e3, -1e8, 1e30, -1e300])
+@pytest.mark.parametrize("outlier", [-1e8, 1e300])
 def test_outliers_do_not_spoil_interpolation(x64: None, outlier: float) -> None:
     # The data are symmetric, so log odds are flat far away, where nodes carry no information.
     post = condition(CONJUGATE, ([-1.0, 1.0], [0, 1]), integrator="closed_form", num_samples=DRAWS)
@@ -552,14 +509,6 @@ def test_many_equal_points_are_one() -> None:
         np.testing.assert_allclose(actual, np.repeat(expected, 600), rtol=1e-6)
 
 
-def test_few_points_are_not_interpolated() -> None:
-    post = posterior_of("montecarlo")
-    assert post.predict(POINTS).interpolation_error is None
-    forced = post.predict(POINTS, interpolate=True)
-    assert forced.interpolation_error is not None
-    np.testing.assert_allclose(forced.probs, post.predict(POINTS).probs, rtol=0, atol=2e-6)
-
-
 def test_errors_and_intervals_of_many_points(x64: None) -> None:
     post = posterior_of("montecarlo")
     many = np.linspace(-3, 3, 600)
@@ -602,13 +551,6 @@ def test_one_draw_is_a_prediction_of_its_parameters(x64: None, integrator: str) 
     assert post.ess == 1 and np.isnan(post.pareto_k)
 
 
-@pytest.mark.parametrize("integrator", WEIGHTED)
-def test_effective_sample_size(x64: None, integrator: str) -> None:
-    post = posterior_of(integrator)
-    weights = np.exp(np.asarray(post.log_weights()))
-    assert post.ess == pytest.approx(weights.sum() ** 2 / (weights**2).sum(), rel=1e-12)
-
-
 def arviz_pareto_k(log_weights: np.ndarray) -> float:
     arviz = pytest.importorskip("arviz", reason="ArviZ is not installed")
     if hasattr(arviz, "psislw"):
@@ -619,7 +561,7 @@ def arviz_pareto_k(log_weights: np.ndarray) -> float:
 
 
 # A narrow class mean under increasingly wide priors gives heavier tails of the weights.
-@pytest.mark.parametrize("width", [0.5, 1.0, 2.0, 8.0, 30.0])
+@pytest.mark.parametrize("width", [0.5, 2.0, 30.0])
 def test_pareto_k_against_arviz(x64: None, width: float) -> None:
     prior = bc.GaussianPrior(
         mu0=dist.Normal(-1, width), mu1=dist.Normal(1, width), sigma=dist.Uniform(0.5, 2.0)
@@ -632,6 +574,7 @@ def test_pareto_k_against_arviz(x64: None, width: float) -> None:
     # draws, tail of 150. The tail is held in single precision, where small exceedances over the
     # border lose digits, and k is a mean of their logarithms.
     assert post.pareto_k == pytest.approx(expected, abs=1e-3)
+    assert (post.pareto_k > 0.7) == (width == 30.0)
 
 
 def test_few_weights_have_no_tail() -> None:
@@ -661,20 +604,6 @@ def test_tails_of_any_span_have_the_shape_of_the_definition(span: float) -> None
         mean = theta @ weights / weights.sum()
         expected = np.mean([math.log1p(-mean * value) for value in x])
         assert actual == pytest.approx((n * expected + 5) / (n + 10), rel=1e-9)
-
-
-def test_heavier_tails_have_larger_k_and_smaller_ess() -> None:
-    actual = []
-    for width in (0.5, 2.0, 30.0):
-        prior = bc.GaussianPrior(
-            mu0=dist.Normal(-1, width), mu1=dist.Normal(1, width), sigma=dist.Uniform(0.5, 2.0)
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", bc.SamplingWarning)
-            actual.append(condition(prior, DATA, num_samples=DRAWS, key=3))
-    ess = [post.ess for post in actual]
-    assert ess == sorted(ess, reverse=True)
-    assert actual[0].pareto_k < 0.7 < actual[-1].pareto_k
 
 
 # --- warnings -----------------------------------------------------------------------------------
@@ -726,15 +655,6 @@ def test_a_batch_warns_once_with_its_worst_data_set() -> None:
     message = str(caught[0].message)
     assert "for 1 of 3 data sets" in message
     assert f"effective sample size {post.ess[1]:.0f} of {DRAWS}" in message
-
-
-@pytest.mark.parametrize("integrator", ["montecarlo", "sobol", "importance", "quadrature"])
-def test_no_warning_where_all_is_well(integrator: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        post = condition(SOFT, DATA, integrator=integrator, num_samples=DRAWS, key=1)
-    assert not post.ess < 100
-    assert not post.pareto_k > 0.7
 
 
 UNIFORM = bc.GaussianPrior(dist.Uniform(-2.5, 0), dist.Uniform(0, 2.5), 1.0)
@@ -920,12 +840,6 @@ def test_arviz_plots() -> None:
         figure = arviz.plot_posterior(tree).ravel()[0].figure
     titles = {axes.get_title() for axes in figure.axes}
     assert {"mu0", "mu1", "sigma"} <= {title.split("\n")[0] for title in titles}
-
-
-def test_arviz_leaves_out_what_is_fixed() -> None:
-    prior = bc.GaussianPrior(mu0=dist.Normal(-1, 0.5), mu1=dist.Normal(1, 0.5), sigma=1.0)
-    tree = condition(prior, DATA, num_samples=DRAWS).to_arviz(num_draws=COUNT)
-    assert set(tree["posterior"].data_vars) == {"mu0", "mu1"}
 
 
 @pytest.mark.slow

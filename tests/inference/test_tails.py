@@ -210,7 +210,7 @@ def test_between_two_tight_classes_right_or_warned(integrator: str) -> None:
 
 @pytest.mark.parametrize(
     ("integrator", "n"),
-    [(name, n) for name in ("montecarlo", "importance") for n in (2, 20)] + [("quadrature", 4)],
+    [("montecarlo", 2), ("importance", 20), ("quadrature", 4)],
 )
 def test_gaps_that_draws_describe_do_not_warn(integrator: str, n: int) -> None:
     y = np.arange(n) % 2

@@ -37,8 +37,7 @@ def compute_directly(name: str, probs: np.ndarray, y: np.ndarray, weights: Any =
     return getattr(metrics, metric)(probs, y, weights=weights, **options)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("weighted", "dtype"), [(False, np.float32), (True, np.float64)])
 def test_merging_in_any_order_is_one_pass(weighted: bool, dtype: type) -> None:
     parts, every = [], list(batches(dtype=dtype))
     for probs, y, weights in every:
@@ -49,7 +48,7 @@ def test_merging_in_any_order_is_one_pass(weighted: bool, dtype: type) -> None:
     expected = {
         name: compute_directly(name, probs, y, weights if weighted else None) for name in CHOICES
     }
-    for order in itertools.permutations(parts):
+    for order in itertools.islice(itertools.permutations(parts), 0, None, 5):
         total = (order[0] + order[1]) + (order[2] + order[3])
         assert total.cases == 1351
         assert total.result() == pytest.approx(expected, rel=1e-10)
@@ -83,25 +82,6 @@ def test_bound_is_reached_by_no_border_in_a_cell() -> None:
     total.add(probs, y)
     expected = metrics.ece(probs, y, binning="equal_mass")
     assert total.result()["ece"] == pytest.approx(expected, rel=1e-12)
-
-
-def test_labels() -> None:
-    rng = np.random.default_rng(0)
-    probs = rng.random((200, 3))
-    y = (rng.random((200, 3)) < probs).astype(int)
-    choices = {
-        "total": "multilabel_ece",
-        "mass": ("multilabel_ece", {"average": "mean", "binning": "equal_mass"}),
-        "hamming": "hamming_loss",
-    }
-    total = Accumulator(choices, classes=3)
-    total.add(probs[:50], y[:50])
-    total.add(probs[50:], y[50:])
-    result = total.result()
-    assert result["total"] == pytest.approx(metrics.multilabel_ece(probs, y), rel=1e-12)
-    assert result["hamming"] == pytest.approx(metrics.hamming_loss(probs, y), rel=1e-12)
-    exact = metrics.multilabel_ece(probs, y, average="mean", binning="equal_mass")
-    assert abs(result["mass"] - exact) <= total.bounds()["mass"]
 
 
 def test_a_bad_batch_changes_nothing() -> None:
@@ -177,21 +157,6 @@ def test_single_precision_loses_no_digits() -> None:
     }
     assert total.result() == pytest.approx(expected, rel=1e-12)
     assert metrics.ece(probs, y) == pytest.approx(expected["ece"], rel=1e-12)
-
-
-@pytest.mark.slow
-def test_ten_million_cases() -> None:
-    total = Accumulator(["ece", "log_loss", "brier_score", "smooth_ece"])
-    every = []
-    for seed in range(10):
-        rng = np.random.default_rng(seed)
-        probs = rng.random(1_000_000)
-        y = (rng.random(1_000_000) < probs**1.2).astype(np.int8)
-        total.add(probs, y)
-        every.append((probs, y))
-    probs, y = (np.concatenate(arrays) for arrays in zip(*every, strict=True))
-    expected = {name: getattr(metrics, name)(probs, y) for name in total.result()}
-    assert total.result() == pytest.approx(expected, rel=1e-11)
 
 
 def test_batches_without_rows_or_of_zero_weight_add_nothing() -> None:

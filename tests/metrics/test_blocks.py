@@ -1,5 +1,7 @@
 """Metrics of predictions in blocks, compared with metrics of all rows in memory."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -9,10 +11,6 @@ from bayescal.data.order import equal_mass
 from bayescal.metrics.uncertainty import measured_blocks
 
 CHOICES = [
-    ("log_loss", {}),
-    ("log_loss", {"eps": 1e-3}),
-    ("brier_score", {}),
-    ("accuracy", {}),
     ("ece", {}),
     ("ece", {"kind": "classwise", "bins": 7}),
     ("ece", {"binning": "equal_mass"}),
@@ -54,9 +52,13 @@ def _pairs(first, second):
     return [(a, b, weights[(i + j) % 3]) for i, a in enumerate(first) for j, b in enumerate(second)]
 
 
+SUMS = [("log_loss", {"eps": 1e-3}), ("brier_score", {}), ("accuracy", {})]
+
+
 @pytest.mark.parametrize(
     ("choice", "kind", "weighted"),
-    _pairs(CHOICES, ["two", "ties", "rare", "certain", "classes"]),
+    _pairs(SUMS, ["rare", "classes"])
+    + _pairs(CHOICES, ["two", "ties", "rare", "certain", "classes"]),
     ids=str,
 )
 def test_blocks_give_what_all_cases_do(choice, kind, weighted):
@@ -67,10 +69,8 @@ def test_blocks_give_what_all_cases_do(choice, kind, weighted):
         p = np.stack([1 - p, p], axis=1)
     whole = metric(p, y, weights=weights, **options)
     rows = (p, y) if weights is None else (p, y, weights)
-    for size in (333, 3999):
-        np.testing.assert_allclose(
-            metric(_cut(rows, size), **options), whole, rtol=1e-10, atol=1e-14
-        )
+    size = 3999 if weighted == "counts" else 500
+    np.testing.assert_allclose(metric(_cut(rows, size), **options), whole, rtol=1e-10, atol=1e-14)
 
 
 @pytest.mark.parametrize("kind", ["two", "ties", "rare", "certain", "classes"])
@@ -91,19 +91,6 @@ def test_equal_mass_takes_two_passes_and_sums_one():
     assert blocks.passes == 1
     metrics.ece(blocks, binning="equal_mass")
     assert blocks.passes == 3
-
-
-def test_many_labels():
-    rng = np.random.default_rng(0)
-    p = rng.uniform(size=(500, 3))
-    y = (rng.uniform(size=p.shape) < p**2).astype(int)
-    for metric, options in (
-        (metrics.multilabel_ece, {}),
-        (metrics.multilabel_ece, {"binning": "equal_mass"}),
-        (metrics.hamming_loss, {}),
-    ):
-        whole = metric(p, y, **options)
-        np.testing.assert_allclose(metric(_cut((p, y), 120), **options), whole, rtol=1e-12)
 
 
 def test_what_calibrators_predict_is_judged_in_blocks():
@@ -150,7 +137,7 @@ class TestIntervals:
         (p, y), w = _cases("two", self.N), _weights("real", self.N)
         return p, p**1.2, y, w
 
-    @pytest.mark.parametrize("name", ["log_loss", "accuracy", "ece", "debiased_ece"])
+    @pytest.mark.parametrize("name", ["log_loss", "debiased_ece"])
     def test_intervals_are_those_of_all_cases(self, name):
         p, _, y, _ = self._rows()
         blocks = _cut((p, y), 25_000)
@@ -172,15 +159,15 @@ class TestIntervals:
 
     @pytest.mark.parametrize(
         ("n", "name", "weighted"),
-        _pairs([2, 12, 300], ["log_loss", "accuracy", "ece", "debiased_ece", "smooth_ece"]),
+        _pairs([2, 300], ["log_loss", "accuracy", "ece", "debiased_ece", "smooth_ece"]),
     )
     def test_few_cases_have_the_intervals_of_memory(self, n, name, weighted):
         (p, y), weights = _cases("two", n), _weights(weighted, n)
         if weights is not None:
             weights[0] = 1
         rows = (p, y) if weights is None else (p, y, weights)
-        result = metrics.interval(name, _cut(rows, 5), replicates=50)
-        assert result == metrics.interval(name, p, y, weights=weights, replicates=50)
+        result = metrics.interval(name, _cut(rows, n // 4 + 1), replicates=20)
+        assert result == metrics.interval(name, p, y, weights=weights, replicates=20)
 
     def test_differences_pair_the_cases(self):
         p, q, y, _ = self._rows()
@@ -272,8 +259,13 @@ def test_one_column_of_scores_of_a_data_frame_of_dask():
     ]
 
 
-@pytest.mark.parametrize("size", [1e-300, 1e-160, 1e160, 1e300])
-@pytest.mark.parametrize("name", ["log_loss", "debiased_ece", "kde_ece", "ecce"])
+@pytest.mark.parametrize(
+    ("size", "name"),
+    [
+        *product([1e-300, 1e-160, 1e160, 1e300], ["log_loss", "debiased_ece"]),
+        *((1e-160, "kde_ece"), (1e300, "kde_ece"), (1e-300, "ecce"), (1e160, "ecce")),
+    ],
+)
 def test_weights_of_any_size(name, size):
     """Check weights whose squares underflow or overflow; large ones are counts, like integers."""
     p, y = _cases("two", 200)
@@ -283,8 +275,8 @@ def test_weights_of_any_size(name, size):
     value = getattr(metrics, name)(p, y, weights=moderate)
     assert getattr(metrics, name)(blocks) == pytest.approx(value, rel=1e-9)
     result, expected = (
-        metrics.interval(name, blocks, replicates=100),
-        metrics.interval(name, p, y, weights=moderate, replicates=100),
+        metrics.interval(name, blocks, replicates=20),
+        metrics.interval(name, p, y, weights=moderate, replicates=20),
     )
     np.testing.assert_allclose(result[:5], expected[:5], rtol=1e-6, atol=1e-9)
 

@@ -36,18 +36,22 @@ def error_by_loop(p: np.ndarray, y: np.ndarray, width: float | None, distance: s
     return float(np.abs(gaps).sum(axis=1).mean() / 2)
 
 
-@pytest.mark.parametrize("k", [2, 3, 5])
-@pytest.mark.parametrize("width", [0.02, 0.3, None])
-@pytest.mark.parametrize("distance", ["total_variation", "euclidean"])
+@pytest.mark.parametrize(
+    ("k", "width", "distance"),
+    [
+        (2, 0.3, "euclidean"),
+        (3, 0.02, "total_variation"),
+        (3, None, "euclidean"),
+        (5, None, "total_variation"),
+    ],
+)
 def test_it_is_the_formula(k, width, distance):
     p, y = draw_probs(40, k, seed=k)
     result = canonical_kde_ece(p, y, bandwidth=width, distance=distance)
     assert result == pytest.approx(error_by_loop(p, y, width, distance), rel=1e-10)
-
-
-def test_two_classes_by_their_second():
-    p, y = draw_probs(50, 2)
-    assert canonical_kde_ece(p[:, 1], y) == pytest.approx(canonical_kde_ece(p, y))
+    if k == 2:
+        second = canonical_kde_ece(p[:, 1], y, bandwidth=width, distance=distance)
+        assert second == pytest.approx(result)
 
 
 def test_whole_weights_are_counts_and_others_shares():
@@ -57,13 +61,6 @@ def test_whole_weights_are_counts_and_others_shares():
     assert canonical_kde_ece(p, y, weights=counts) == pytest.approx(expected)
     shares = np.full(40, 0.37)
     assert canonical_kde_ece(p, y, weights=shares) == pytest.approx(canonical_kde_ece(p, y))
-
-
-def test_neither_classes_nor_rows_have_an_order():
-    p, y = draw_probs(60, 4)
-    order, rows = np.array([2, 0, 3, 1]), np.random.default_rng(0).permutation(60)
-    result = canonical_kde_ece(p[rows][:, order], np.argsort(order)[y][rows])
-    assert result == pytest.approx(canonical_kde_ece(p, y))
 
 
 def test_repeated_predictions_are_cells():

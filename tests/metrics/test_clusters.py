@@ -39,12 +39,12 @@ def approx_ends(result: metrics.Interval) -> Any:
     return pytest.approx(result[:6], rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize("weights", [None, "halves", "counts"])
+@pytest.mark.parametrize("weights", ["halves", "counts"])
 @pytest.mark.parametrize("name", NAMES)
-def test_equal_rows_of_a_cluster_are_one_row(name: str, weights: str | None) -> None:
+def test_equal_rows_of_a_cluster_are_one_row(name: str, weights: str) -> None:
     p, y, _ = make_clusters()
     n = len(p)
-    choices = {None: None, "halves": np.repeat([0.3, 0.7], n), "counts": np.repeat([1.0, 3.0], n)}
+    choices = {"halves": np.repeat([0.3, 0.7], n), "counts": np.repeat([1.0, 3.0], n)}
     twice: dict[str, Any] = {"weights": choices[weights], "groups": np.tile(np.arange(n), 2)}
     few: dict[str, Any] = {"replicates": 100}
     result = metrics.interval(name, np.tile(p, 2), np.tile(y, 2), **twice, **few)
@@ -185,15 +185,6 @@ def test_counts_of_clusters_of_single_rows_are_copies_in_a_cluster(name: str) ->
     np.testing.assert_allclose(result[:6], copies[:6], rtol=1e-9)
     alone = metrics.interval(name, p, y, weights=counts)
     assert result.standard_error > 1.1 * alone.standard_error
-
-
-def test_reports_have_the_intervals_of_clusters() -> None:
-    p, y, groups = make_clusters()
-    result = metrics.report(p, y, groups=groups, metrics=["brier_score"], replicates=50)
-    (intervals,) = result.intervals.values()
-    expected = metrics.interval("brier_score", p, y, groups=groups, replicates=50)
-    assert intervals["brier_score"] == expected
-    assert result.clusters == 24
 
 
 def test_reports_of_labels_that_exclude_each_other_may_count_errors_of_all() -> None:

@@ -15,6 +15,8 @@ from numpy.random import RandomState
 from scipy import stats
 
 from bayescal import Blocks, metrics
+from bayescal.data.blocks.predictions import as_predictions
+from bayescal.metrics.calibration.cumulative import make_ecce
 from bayescal.metrics.uncertainty import cumulative_test
 from bayescal.metrics.uncertainty.cumulative_test import CumulativeSteps, tail_of_law
 
@@ -88,8 +90,7 @@ def test_binary_error_equals_a_loop(kind: Any, weighted: bool, digits: int) -> N
     )
 
 
-@pytest.mark.parametrize("digits", [12, 1])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "digits"), [*zip(KINDS, [12, 1], strict=True)])
 @pytest.mark.parametrize("events", EVENTS)
 def test_events_equal_loops(events: Any, kind: Any, digits: int) -> None:
     probs, y = draw_probs(digits=digits)
@@ -157,7 +158,7 @@ def test_predictions_that_differ_by_rounding_are_tied() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_single_precision_has_the_ties_of_double(kind: Any) -> None:
-    for seed in range(20):
+    for seed in range(8):
         rng = np.random.default_rng(seed)
         tenths = rng.integers(1, 10, 400) / 10
         y = (rng.random(400) < tenths).astype(int)
@@ -173,11 +174,11 @@ def test_single_precision_has_the_ties_of_double(kind: Any) -> None:
         assert draws == pytest.approx(same_draws, abs=1e-5)
 
 
-@pytest.mark.parametrize("events", EVENTS)
+@pytest.mark.parametrize("events", ["confidence", "classwise", "top_k_label"])
 def test_sources_and_libraries_agree(events: Any) -> None:
     probs, y = draw_probs(2000)
     weights = np.random.default_rng(3).integers(1, 4, 2000)
-    for kind in KINDS:
+    for kind in KINDS if events == "confidence" else KINDS[:1]:
         options: dict[str, Any] = {"kind": kind, "events": events}
         value = metrics.ecce(probs, y, weights=weights, **options)
         parts = [
@@ -205,13 +206,6 @@ def test_accumulated_errors_are_within_their_bounds(kind: str, events: str) -> N
     result, bound = total.result()["ecce"], total.bounds()["ecce"]
     assert result <= exact + 1e-12 <= result + bound + 2e-12
     assert 0 <= bound < 0.02
-
-
-def test_accumulated_errors_of_few_scores_are_exact() -> None:
-    p, y = draw_binary()
-    total = metrics.Accumulator(["ecce", ("ece", {"bins": 3})])
-    total.add(p.round(1), y)
-    assert total.result()["ecce"] == pytest.approx(metrics.ecce(p.round(1), y), rel=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -242,9 +236,6 @@ def test_replicates_are_errors_of_drawn_rows() -> None:
     rng = np.random.default_rng(0)
     drawn = rng.integers(0, 50, (4, 50))
     factors = np.stack([np.bincount(rows, minlength=50) for rows in drawn], axis=1).astype(float)
-    from bayescal.data.blocks.predictions import as_predictions
-    from bayescal.metrics.calibration.cumulative import make_ecce
-
     metric = make_ecce(None, kind="range")
     result = metric.compute_many(as_predictions(p, y), factors)
     expected = [metrics.ecce(p[rows], y[rows], kind="range") for rows in drawn]
@@ -300,7 +291,7 @@ def test_laws_are_continuous_and_have_their_tails(kind: str) -> None:
 
 def test_densities_of_the_laws_have_known_moments() -> None:
     """Compare with the mean range sqrt(8 / pi) and mean maximum sqrt(pi / 2) of Brownian motion."""
-    x = np.linspace(0, 12, 24_001)
+    x = np.linspace(0, 12, 6_001)
     for kind, mean in (("max", math.sqrt(math.pi / 2)), ("range", math.sqrt(8 / math.pi))):
         tail = [tail_of_law(kind, value) for value in x]
         assert np.trapezoid(tail, x) == pytest.approx(mean, abs=1e-6)
@@ -498,8 +489,7 @@ def test_bad_options_are_errors(call: Any, message: str) -> None:
         call()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("digits", [1, 16])
+@pytest.mark.parametrize(("kind", "digits"), [*zip(KINDS, [1, 16], strict=True)])
 def test_tests_of_blocks(kind: Any, digits: int) -> None:
     """Check that few rows are read into memory and that many rows give a close p-value."""
     rng = np.random.default_rng(5)

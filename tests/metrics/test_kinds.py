@@ -63,7 +63,7 @@ def make_probs(n: int = 400, k: int = 5, seed: int = 0) -> tuple[np.ndarray, np.
     return probs, np.argmax(np.log(probs) * 0.6 + rng.gumbel(size=(n, k)), axis=1)
 
 
-@pytest.mark.parametrize("norm", [1, 2, 3.5, math.inf])
+@pytest.mark.parametrize("norm", [1, 3.5, math.inf])
 @pytest.mark.parametrize("binning", BINNINGS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_kinds_equal_double_loops(kind: str, binning: str, norm: float) -> None:
@@ -103,23 +103,6 @@ def test_few_cases_are_sorted(binning: str, monkeypatch: pytest.MonkeyPatch) -> 
             np.testing.assert_allclose(*result, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("binning", BINNINGS)
-def test_class_wise_is_the_mean_over_classes(binning: str) -> None:
-    probs, y = make_probs()
-    errors = [metrics.ece(probs[:, j], y == j, binning=binning) for j in range(5)]
-    assert metrics.ece(probs, y, kind="classwise", binning=binning) == pytest.approx(
-        np.mean(errors)
-    )
-
-
-@pytest.mark.parametrize("binning", BINNINGS)
-def test_first_rank_is_the_top_label(binning: str) -> None:
-    probs, y = make_probs()
-    for one, other in (("top_k_confidence", "confidence"), ("top_k_label", "top_label")):
-        first = metrics.ece(probs, y, kind=one, k=1, binning=binning)
-        assert first == pytest.approx(metrics.ece(probs, y, kind=other, binning=binning), rel=1e-12)
-
-
 def test_all_ranks_and_two_classes() -> None:
     """Check for two classes that the second rank mirrors the first, and class 0 mirrors class 1."""
     probs, y = make_probs(k=2)
@@ -130,17 +113,6 @@ def test_all_ranks_and_two_classes() -> None:
     confidence = metrics.ece(probs, y, bins=4)
     ranks = metrics.ece(probs[:, 1], y, kind="top_k_confidence", bins=4)
     assert ranks == pytest.approx(confidence)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("binning", BINNINGS)
-@pytest.mark.parametrize("metric", [metrics.ece, metrics.debiased_ece])
-def test_counts_are_repetitions_for_all_kinds(metric: Any, kind: str, binning: str) -> None:
-    probs, y = make_probs(80)
-    counts = np.random.default_rng(1).integers(0, 4, 80)
-    options = {"kind": kind, "binning": binning, "bins": 4}
-    repeated = metric(np.repeat(probs, counts, axis=0), np.repeat(y, counts), **options)
-    assert metric(probs, y, weights=counts, **options) == pytest.approx(repeated, rel=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -189,8 +161,13 @@ def loop_debiased(p: np.ndarray, y: np.ndarray, bins: int) -> float:
     return math.sqrt(max(total, 0))
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 15, 31, 200, 30_000])
-@pytest.mark.parametrize("values", [1, 3, 10, 40, 10**9])
+@pytest.mark.parametrize(
+    ("n", "values"),
+    [
+        *((1, 1), (2, 3), (3, 10**9), (15, 10), (31, 40), (200, 1), (200, 10), (200, 10**9)),
+        *((30_000, 3), (30_000, 40), (30_000, 10**9)),
+    ],
+)
 def test_ties_are_not_counted_as_independent(n: int, values: int) -> None:
     rng = np.random.default_rng(n + values)
     p = np.ceil(rng.beta(2, 1, n) * values) / values
@@ -222,7 +199,7 @@ def test_debiased_errors_of_few_values_in_closed_form() -> None:
 
 @pytest.mark.parametrize("binning", BINNINGS)
 @pytest.mark.parametrize("norm", [1, 2])
-@pytest.mark.parametrize("n", [1, 2, 14, 15, 16, 30])
+@pytest.mark.parametrize("n", [1, 14, 15, 30])
 def test_few_predictions_that_are_all_wrong_are_no_small_error(
     n: int, norm: int, binning: str
 ) -> None:
@@ -247,7 +224,7 @@ def test_squares_are_unbiased_for_calibrated_predictions() -> None:
     """Check that the mean of the squared estimate is zero, within its standard error."""
     rng = np.random.default_rng(0)
     squares = []
-    for _ in range(400):
+    for _ in range(200):
         probs = rng.random(300)
         y = rng.random(300) < probs
         sums = [(s, p - o, o) for s, p, o in loop_bins(probs, y, 10, "equal_mass")]
@@ -255,7 +232,7 @@ def test_squares_are_unbiased_for_calibrated_predictions() -> None:
         value = metrics.debiased_ece(probs, y, bins=10)
         assert value == pytest.approx(math.sqrt(max(squares[-1], 0)), abs=1e-9)
     # Predictions vary within bins, which adds (1/10)**2 / 12 / size to the variance.
-    bound = 4 * np.std(squares) / 20 + 0.01 / 12 / 30
+    bound = 4 * np.std(squares) / 14 + 0.01 / 12 / 30
     assert abs(np.mean(squares)) < bound
 
 
@@ -279,8 +256,3 @@ def test_shares_have_effective_sizes() -> None:
         plain = metrics.debiased_ece(probs, y, **options)
         halves = metrics.debiased_ece(probs, y, weights=np.full(100, 0.5), **options)
         assert halves == pytest.approx(plain, rel=1e-10)
-
-
-def test_debiased_norm_is_checked() -> None:
-    with pytest.raises(ValueError, match="norm must be one of 2, 1, got 3"):
-        metrics.debiased_ece([0.5], [1], norm=3)

@@ -68,11 +68,6 @@ def test_errors_within_are_those_of_the_cases_alone(options):
     assert np.isnan(result.within[3]) and result.errors[3] == result.shares[3] == 0
 
 
-def test_one_group_of_all_is_ece():
-    result = multicalibration_error(P, Y, np.ones((N, 1), int), norm=2)
-    assert result.error == pytest.approx(ece(P, Y, norm=2), rel=1e-12)
-
-
 def test_names():
     frame = pd.DataFrame(GROUPS, columns=["old", "north", "few", "none"], index=np.arange(N)[::-1])
     named, plain = (multicalibration_error(P, Y, groups) for groups in (frame, GROUPS))

@@ -68,14 +68,6 @@ def test_counts_are_repeated_rows(name: str) -> None:
 
 
 @names
-def test_clusters_of_copies_are_single_rows(name: str) -> None:
-    once = bc.metrics.interval(name, P, Y)
-    groups = np.repeat(np.arange(120), 5)
-    result = bc.metrics.interval(name, np.repeat(P, 5), np.repeat(Y, 5), groups=groups)
-    np.testing.assert_allclose(result[:6], once[:6], rtol=1e-10)
-
-
-@names
 def test_increasing_maps_differ_by_nothing(name: str) -> None:
     result = bc.metrics.difference(name, P**3, P, Y)
     assert (result.value, result.lower, result.upper, result.p_value) == (0, 0, 0, 1)

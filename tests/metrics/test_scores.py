@@ -65,16 +65,6 @@ def test_small_probabilities_keep_their_precision() -> None:
     assert metrics.log_loss([1e-12], [0]) == pytest.approx(1e-12, rel=1e-12)
 
 
-def test_two_columns_and_one_probability_agree() -> None:
-    probs, y, weights = predictions(2)
-    rows = np.stack([1 - probs, probs], axis=1)
-    log_losses = [metrics.log_loss(p, y, weights=weights) for p in (probs, rows)]
-    assert log_losses[0] == pytest.approx(log_losses[1], rel=1e-12)
-    briers = [metrics.brier_score(p, y, weights=weights) for p in (probs, rows)]
-    assert briers[0] == pytest.approx(briers[1], rel=1e-12)
-    assert metrics.accuracy(probs, y) == metrics.accuracy(rows, y)
-
-
 def test_ties_go_to_the_lowest_class() -> None:
     assert metrics.accuracy([0.5, 0.5], [0, 1]) == 0.5
     assert metrics.accuracy([[0.4, 0.4, 0.2]], [0]) == 1

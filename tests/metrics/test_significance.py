@@ -122,7 +122,7 @@ def test_p_values_of_counts_are_uniform_and_those_of_repeated_rows() -> None:
     p, weights = np.linspace(0.05, 0.95, 7), np.array([1, 2, 3, 5, 8, 13, 21])
     rows = np.tile(p, 2), np.repeat([0, 1], 7)
     values = []
-    for run in range(400):
+    for run in range(200):
         happened = rng.binomial(weights, p)
         counts = np.concatenate([weights - happened, happened])
         options = {"resamples": 39, "seed": run}
@@ -138,7 +138,7 @@ def test_p_values_of_counts_are_uniform_and_those_of_repeated_rows() -> None:
     assert ours.p_value == pytest.approx(q, abs=4 * np.sqrt(2 * q * (1 - q) / 2000) + 1e-3)
 
 
-@pytest.mark.parametrize(("test", "runs"), [("spiegelhalter", 400), ("ece", 200), ("skce", 60)])
+@pytest.mark.parametrize(("test", "runs"), [("spiegelhalter", 200), ("ece", 100), ("skce", 60)])
 def test_p_values_are_uniform_for_calibrated_predictions(test: str, runs: int) -> None:
     rng = np.random.default_rng(5)
     values = []

@@ -36,9 +36,15 @@ def kernel_term(
 
 
 @pytest.mark.parametrize("estimator", ["unbiased", "biased", "linear"])
-@pytest.mark.parametrize("kernel", ["exponential", "gaussian"])
-@pytest.mark.parametrize("distance", ["total_variation", "euclidean"])
-@pytest.mark.parametrize("bandwidth", ["median", 0.2])
+@pytest.mark.parametrize(
+    ("kernel", "distance", "bandwidth"),
+    [
+        ("exponential", "total_variation", "median"),
+        ("exponential", "euclidean", 0.2),
+        ("gaussian", "total_variation", 0.2),
+        ("gaussian", "euclidean", "median"),
+    ],
+)
 def test_estimators_equal_double_loops(
     estimator: str, kernel: str, distance: str, bandwidth: Any
 ) -> None:
@@ -96,6 +102,7 @@ def test_counts_are_repetitions(estimator: str) -> None:
 
 
 def test_shares_weigh_pairs() -> None:
+    assert metrics.skce(*make_probs(3), bandwidth=0.3, weights=[0.5, 1e-20, 0.0]) == 0
     probs, y = make_probs(20)
     weights = np.random.default_rng(1).exponential(size=20)
     options = {"kernel": "exponential", "distance": "total_variation"}
@@ -107,19 +114,14 @@ def test_shares_weigh_pairs() -> None:
     assert metrics.skce(probs, y, bandwidth=0.3, weights=3.7 * weights) == pytest.approx(value)
 
 
-def test_pairs_without_weight_that_can_be_resolved_do_not_count() -> None:
-    probs, y = make_probs(3)
-    assert metrics.skce(probs, y, bandwidth=0.3, weights=[0.5, 1e-20, 0.0]) == 0
-
-
 def test_estimates_are_unbiased() -> None:
     """Check that the mean is zero for calibrated predictions, and that "biased" is positive."""
     for estimator in ("unbiased", "linear"):
         values = [
             metrics.skce(*make_probs(50, seed=seed), estimator=estimator, bandwidth=0.5)
-            for seed in range(400)
+            for seed in range(200)
         ]
-        assert abs(np.mean(values)) < 4 * np.std(values) / 20
+        assert abs(np.mean(values)) < 4 * np.std(values) / 14
     biased = [
         metrics.skce(*make_probs(50, seed=seed), estimator="biased", bandwidth=0.5)
         for seed in range(50)

@@ -37,109 +37,66 @@ VECTORS = bc.MultivariateGaussianPrior(
 )
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: bc.DirichletPrior(), "alpha must be given"),
-        (lambda: bc.DirichletPrior(2.0), "alpha must be a sequence"),
-        (lambda: bc.DirichletPrior(model=make_model(alpha0=NORMAL)), "classes must be given"),
-        (lambda: bc.DirichletPrior([2.0, 1.0], classes=3), "each of 3 classes, got 2"),
-        (lambda: bc.MultivariateGaussianPrior(0.0, 1.0, -1.0), "cov must be positive, got -1"),
-        (
-            lambda: bc.MultivariateGaussianPrior(0.0, 1.0, np.array([[1.0, 0.5], [0.4, 1.0]])),
-            "cov must be a symmetric matrix",
-        ),
-        (
-            lambda: bc.MultivariateGaussianPrior(0.0, 1.0, np.array([[1e-9, 0], [4e-10, 1e-9]])),
-            "cov must be a symmetric matrix",
-        ),
-        (
-            lambda: bc.MultivariateGaussianPrior(0.0, 1.0, np.array([[1.0, 2.0], [2.0, 1.0]])),
-            "cov must be positive definite",
-        ),
-        (
-            lambda: bc.NormalInverseGammaPrior(**{**CONJUGATE, "mean0": np.inf}),
-            "mean0 must be finite",
-        ),
-        (
-            lambda: bc.NormalInverseGammaPrior(**{**CONJUGATE, "beta": 0.0}),
-            "beta must be positive, got 0",
-        ),
-        (
-            lambda: bc.GaussianPrior(0.0, 1.0, 1.0, hyperparameters={"a": 1}),
-            "hyperparameters must come with model",
-        ),
-        (
-            lambda: bc.GaussianPrior(0.0, model=make_model(mu0=NORMAL)),
-            "model must be the only prior, got mu0 as well",
-        ),
-        (lambda: bc.GaussianPrior(model=3), "model must be callable, got int"),  # type: ignore[arg-type]
-        (
-            lambda: bc.GaussianPrior(model=make_model(mu0=NORMAL, mu1=NORMAL)),
-            "sites named mu0, mu1, sigma; it lacks sigma",
-        ),
-        (
-            lambda: bc.GaussianPrior(
-                model=make_model(
-                    mu0=NORMAL, mu1=NORMAL, sigma=dist.Gamma(2.0, 1.0), y=(NORMAL, 0.5)
-                )
-            ),
-            "without observations or factors, got site 'y'",
-        ),
-        (
-            lambda: bc.posterior(GAUSSIAN, (X, Y), integrator="closed_form"),
-            "needs a conjugate prior",
-        ),
-        (
-            lambda: bc.posterior(FIXED, (X, Y), integrator="nuts"),
-            "'nuts' needs at least one random",
-        ),
-        (
-            lambda: bc.posterior(FIXED, (X, Y), integrator="importance"),
-            "'importance' needs at least one random",
-        ),
-        (
-            lambda: bc.posterior(
-                bc.GaussianPrior(
-                    model=make_model(mu0=NORMAL, mu1=NORMAL, sigma=dist.Gamma(2.0, 1.0))
-                ),
-                (X, Y),
-                integrator="sobol",
-            ),
-            "needs independent priors",
-        ),
-        (
-            lambda: bc.posterior(
-                bc.BetaPrior(*[dist.Gamma(2.0, 1.0)] * 4),
-                (expit(X), Y),
-                integrator="quadrature",
-            ),
-            "takes up to three scalar parameters, got 4 parameters; use 'montecarlo'",
-        ),
-        (
-            lambda: bc.posterior(VECTORS, (np.ones((6, 2)), Y), integrator="quadrature"),
-            "takes up to three scalar parameters, got vectors mu0; use 'montecarlo'",
-        ),
-        (
-            lambda: bc.posterior(VECTORS, (np.ones((6, 2)), Y), integrator="sobol"),
-            "needs scalar parameters, got vectors mu0",
-        ),
-        (
-            lambda: bc.posterior(
-                bc.GaussianPrior(
-                    model=make_model(mu0=dist.Delta(0.0), mu1=NORMAL, sigma=dist.Gamma(2.0, 1.0))
-                ),
-                (X, Y),
-                integrator="quadrature",
-            ),
-            "quadrature needs scalar parameters on intervals, got support",
-        ),
-        (
-            lambda: bayes_optimal_log_loss(bc.BetaPrior(2.0, 1.0, 1.0, 2.0)),
-            "prior must be a GaussianPrior with a shared sigma, got BetaPrior",
-        ),
-    ],
-)
+SCALE = dist.Gamma(2.0, 1.0)
+PAIR = np.ones((6, 2)), Y
+
+
+def cov(matrix: list[list[float]]) -> bc.Prior:
+    return bc.MultivariateGaussianPrior(0.0, 1.0, np.array(matrix))
+
+
+def joint(**sites: Any) -> bc.Prior:
+    return bc.GaussianPrior(model=make_model(**sites))
+
+
+def fit(prior: Any, integrator: Any, data: Any = (X, Y)) -> bc.Posterior:
+    return bc.posterior(prior, data, integrator=integrator)
+
+
+MESSAGES: list[tuple[Callable[[], object], str]] = [
+    (lambda: bc.DirichletPrior(), "alpha must be given"),
+    (lambda: bc.DirichletPrior(2.0), "alpha must be a sequence"),
+    (lambda: bc.DirichletPrior(model=make_model(alpha0=NORMAL)), "classes must be given"),
+    (lambda: bc.DirichletPrior([2.0, 1.0], classes=3), "each of 3 classes, got 2"),
+    (lambda: bc.MultivariateGaussianPrior(0.0, 1.0, -1.0), "cov must be positive, got -1"),
+    (lambda: cov([[1.0, 0.5], [0.4, 1.0]]), "cov must be a symmetric matrix"),
+    (lambda: cov([[1e-9, 0], [4e-10, 1e-9]]), "cov must be a symmetric matrix"),
+    (lambda: cov([[1.0, 2.0], [2.0, 1.0]]), "cov must be positive definite"),
+    (lambda: bc.NormalInverseGammaPrior(**CONJUGATE | {"mean0": np.inf}), "mean0 must be finite"),
+    (lambda: bc.NormalInverseGammaPrior(**CONJUGATE | {"beta": 0.0}), "beta must be positive, got"),
+    (lambda: bc.GaussianPrior(0, 1, 1, hyperparameters={"a": 1}), "rs must come with model"),
+    (lambda: bc.GaussianPrior(0.0, model=make_model(mu0=NORMAL)), "the only prior, got mu0 as"),
+    (lambda: bc.GaussianPrior(model=3), "model must be callable, got int"),  # type: ignore[arg-type]
+    (lambda: joint(mu0=NORMAL, mu1=NORMAL), "named mu0, mu1, sigma; it lacks sigma"),
+    (
+        lambda: joint(mu0=NORMAL, mu1=NORMAL, sigma=SCALE, y=(NORMAL, 0.5)),
+        "without observations or factors, got site 'y'",
+    ),
+    (lambda: fit(GAUSSIAN, "closed_form"), "needs a conjugate prior"),
+    (lambda: fit(FIXED, "nuts"), "'nuts' needs at least one random"),
+    (lambda: fit(FIXED, "importance"), "'importance' needs at least one random"),
+    (lambda: fit(joint(mu0=NORMAL, mu1=NORMAL, sigma=SCALE), "sobol"), "needs independent priors"),
+    (
+        lambda: fit(bc.BetaPrior(*[SCALE] * 4), "quadrature", (expit(X), Y)),
+        "takes up to three scalar parameters, got 4 parameters; use 'montecarlo'",
+    ),
+    (
+        lambda: fit(VECTORS, "quadrature", PAIR),
+        "takes up to three scalar parameters, got vectors mu0; use 'montecarlo'",
+    ),
+    (lambda: fit(VECTORS, "sobol", PAIR), "needs scalar parameters, got vectors mu0"),
+    (
+        lambda: fit(joint(mu0=dist.Delta(0.0), mu1=NORMAL, sigma=SCALE), "quadrature"),
+        "quadrature needs scalar parameters on intervals, got support",
+    ),
+    (
+        lambda: bayes_optimal_log_loss(bc.BetaPrior(2.0, 1.0, 1.0, 2.0)),
+        "prior must be a GaussianPrior with a shared sigma, got BetaPrior",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), MESSAGES)
 def test_messages_of_priors(make: Callable[[], object], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         make()
@@ -168,10 +125,21 @@ def test_parameters_of_distributions_that_are_arrays_are_left_out_of_texts() -> 
         (dict(n_train=[10.5]), "n_train must hold whole numbers"),
         (dict(n_train=["ten"]), "n_train must be a number"),
         (dict(n_train=[10, 10]), "n_train must hold different numbers"),
+        (dict(n_train=1), "n_train must be at least 2"),
+        (dict(executor="x"), "executor must be an executor of .*, got 'x'"),
+        (dict(progress=3), "progress must be True, False or a function, got 3"),
+        (dict(methods=["plat"]), "methods must be one of .*methods may also be normal"),
+        (dict(metrics=["skce"]), "metrics must be among"),
+        (dict(class_ratio=1.0), "class_ratio"),
+        (dict(n_test=1), "n_test"),
+        (
+            dict(methods={"bad": lambda x, y, t: 0.0}, num_datasets=2, progress=False),
+            "must return log odds",
+        ),
     ],
 )
 def test_messages_of_sweeps(arguments: dict[str, Any], message: str) -> None:
-    known = dict(priors=GAUSSIAN, n_train=10, methods=["raw"])
+    known = dict(priors=GAUSSIAN, n_train=10, methods=["map"])
     with pytest.raises((TypeError, ValueError), match=message):
         bc.sweep(**{**known, **arguments})
 

@@ -129,14 +129,19 @@ def test_parts_give_what_all_rows_give(task: Task, tmp_path: Path) -> None:
         if task == "multilabel":
             p, y = np.column_stack([p, p[::-1]]), np.column_stack([y, y[::-1]])
     weights = rng.choice([0.0, 0.5, 1.0], n)
-    whole = bc.Monitor(task=task).update(p, y, weights)
-    parts, begin = bc.Monitor(task=task), 0
+    whole = bc.Monitor(task=task, alpha=0.01).update(p, y, weights)
+    parts, begin = bc.Monitor(task=task, alpha=0.01), 0
     while begin < n:
         end = begin + int(rng.integers(1, 90))
         parts.update(p[begin:end], y[begin:end], weights[begin:end])
         parts.save(tmp_path / "state.json")
         parts, begin = bc.Monitor.load(tmp_path / "state.json"), end
-    assert parts.n_rows_ == n
+    assert (parts.n_rows_, parts.alpha) == (n, 0.01)
+    once = bc.Monitor(task=task, alpha=0.01).update(p[:333], y[:333])
+    loaded = bc.Monitor.from_dict(json.loads(json.dumps(once.to_dict())))
+    for one in (once, loaded):
+        one.update(p[333:], y[333:])
+    assert loaded.log_evidence_ == once.log_evidence_
     assert parts.log_evidence_ == pytest.approx(whole.log_evidence_, abs=1e-10)
     assert parts.max_log_evidence_ == pytest.approx(whole.max_log_evidence_, abs=1e-10)
     assert parts.alarm_row_ == whole.alarm_row_
@@ -144,18 +149,6 @@ def test_parts_give_what_all_rows_give(task: Task, tmp_path: Path) -> None:
     np.testing.assert_allclose(parts.course_, whole.course_, atol=1e-10)
     if task != "multiclass":
         np.testing.assert_allclose(parts.slope_interval(), whole.slope_interval(), atol=1e-6)
-
-
-def test_a_file_continues_bit_for_bit(tmp_path: Path) -> None:
-    p, y = draw(2, 700, offset=0.2)
-    monitor = bc.Monitor(alpha=0.01).update(p[:333], y[:333])
-    monitor.save(tmp_path / "state.json")
-    again = bc.Monitor.load(tmp_path / "state.json")
-    for one in (monitor, again):
-        one.update(p[333:], y[333:])
-    assert again.log_evidence_ == monitor.log_evidence_
-    assert again.course_[1].tolist() == monitor.course_[1].tolist()
-    assert again.alpha == 0.01
 
 
 def test_huge_log_odds_agree_with_the_definition() -> None:
@@ -235,23 +228,19 @@ def test_two_columns_in_low_precision_are_not_certain(dtype: Any) -> None:
 
 
 def test_certain_rows_say_nothing_else() -> None:
-    p, y = draw(4, 64)
-    plain = bc.Monitor().update(p, y)
-    padded_p = np.concatenate([p[:20], [0.0, 1.0], p[20:]])
-    padded_y = np.concatenate([y[:20], [0, 1], y[20:]])
-    weights = np.ones(66)
-    weights[20:22] = 0
-    actual = bc.Monitor().update(padded_p, padded_y)
-    known = bc.Monitor().update(np.where(weights == 0, 0.5, padded_p), padded_y, weights)
+    p, y = draw(4, 66)
+    p[20:22], y[20:22] = [0.0, 1.0], [0, 1]
+    certain = np.arange(66) // 2 == 10
+    known = bc.Monitor().update(np.where(certain, 0.5, p), y, np.where(certain, 0.0, 1.0))
+    actual = bc.Monitor().update(p, y)
     assert actual.log_evidence_ == pytest.approx(known.log_evidence_, abs=1e-12)
-    assert plain.n_rows_ == 64
 
 
 @pytest.mark.parametrize(
     ("kind", "size"),
     [
-        *((kind, 70) for kind in ("array", "frame", "zone", "text", "numbers")),
-        *(("frame", 1), ("text", 1), ("array", 2000), ("zone", 2000)),
+        *((kind, 70) for kind in ("array", "frame", "text", "numbers")),
+        *(("text", 1), ("zone", 2000)),
     ],
 )
 def test_times_say_when(kind: str, size: int, tmp_path: Path) -> None:
@@ -379,11 +368,8 @@ def test_confidence_sequence_is_that_of_the_rows_up_to_then() -> None:
     many = bc.Monitor().update(*draw(6, 5000))
     assert 32 <= len(many.confidence_sequence()["rows"]) <= 64
     empty = bc.Monitor().confidence_sequence()
-    assert {name: array.shape for name, array in empty.items()} == {
-        "rows": (0,),
-        "slope": (0, 2),
-        "offset": (0, 2),
-    }
+    shapes = {"rows": (0,), "slope": (0, 2), "offset": (0, 2)}
+    assert {name: array.shape for name, array in empty.items()} == shapes
 
 
 def test_the_state_is_plain_json_of_bounded_size() -> None:
@@ -419,8 +405,7 @@ def test_region_is_that_of_an_optimizer_on_all_rows() -> None:
     assert bc.Monitor().offset_interval() == (-np.inf, np.inf)
 
 
-@pytest.mark.parametrize("p", [0.3, 0.45, 0.5 - 1e-9, 0.501, 0.6])
-@pytest.mark.parametrize("seed", [36, 52])
+@pytest.mark.parametrize(("p", "seed"), [(0.3, 36), (0.5 - 1e-9, 52), (0.501, 36), (0.6, 52)])
 def test_equal_predictions_do_not_tell_slopes_from_offsets(seed: int, p: float) -> None:
     rng = np.random.default_rng(seed)
     y, weights = (rng.random(30) < 0.25).astype(int), rng.random(30)
@@ -439,13 +424,6 @@ def test_equal_predictions_do_not_tell_slopes_from_offsets(seed: int, p: float) 
     assert monitor.offset_interval() == pytest.approx(expected, abs=1e-6)
     assert monitor.slope_interval() == (0.0, np.inf)
     assert not np.isnan(monitor.confidence_sequence()["offset"]).any()
-
-
-@pytest.mark.parametrize("p", [1e-7, 0.01, 0.3, 0.999])
-def test_equal_predictions_exclude_no_slope(p: float) -> None:
-    monitor = bc.Monitor().update(np.full(300, p), np.arange(300) % 40 == 0)
-    # Any slope a has the map to any probability q, at the offset logit q - a logit p.
-    assert monitor.slope_interval() == (0.0, np.inf)
 
 
 def test_slopes_of_predictions_in_a_narrow_range_have_their_best_offset() -> None:
@@ -617,16 +595,12 @@ def test_confidence_sequences_hold_at_all_times_together() -> None:
 
 
 def test_later_frames_may_have_the_labels_in_another_order() -> None:
-    pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     probs = pd.DataFrame(rng.uniform(size=(400, 2)) * [0.2, 1.0], columns=["cat", "dog"])
-    y = pd.DataFrame(
-        (rng.uniform(size=(400, 2)) < probs.to_numpy()).astype(int), columns=probs.columns
-    )
+    y = (probs > rng.uniform(size=(400, 2))).astype(int)
     exchanged = ["dog", "cat"]
-    expected = (
-        bc.Monitor(task="multilabel").update(probs[:200], y[:200]).update(probs[200:], y[200:])
-    )
+    expected = bc.Monitor(task="multilabel").update(probs[:200], y[:200])
+    expected.update(probs[200:], y[200:])
     monitor = bc.Monitor(task="multilabel").update(probs[:200], y[:200])
     restored = bc.Monitor.from_dict(monitor.to_dict())
     for result in (monitor, restored):
@@ -640,7 +614,6 @@ def test_later_frames_may_have_the_labels_in_another_order() -> None:
 
 @pytest.mark.parametrize("names", [["cat"], ["cat", "cat"], ["cat", 1]])
 def test_columns_that_cannot_be_told_apart_go_by_position(names: list[object]) -> None:
-    pd = pytest.importorskip("pandas")
     probs = pd.DataFrame(np.full((3, len(names)), 0.4), columns=names)
     monitor = bc.Monitor(task="multilabel")
     for _ in range(2):

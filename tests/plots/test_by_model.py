@@ -16,8 +16,9 @@ def draw_models() -> tuple[dict[str, np.ndarray], np.ndarray]:
     return {f"p^{e}": p**e for e in (1, 2, 3, 0.5, 0.2)}, y
 
 
-@pytest.mark.parametrize("kind", ["binary", "confidence"])
-@pytest.mark.parametrize("binning", ["equal_width", "equal_mass"])
+@pytest.mark.parametrize(
+    ("kind", "binning"), [("binary", "equal_width"), ("confidence", "equal_mass")]
+)
 def test_each_model_has_its_diagram_with_its_error(kind: str, binning: Any) -> None:
     models, y = draw_models()
     how: Any = {"bins": 7, "binning": binning, "kind": kind}
@@ -38,27 +39,6 @@ def test_axes_above_an_empty_place_have_their_scale() -> None:
     axes[0].figure.canvas.draw()
     shown = [any(t.get_visible() and t.get_text() for t in ax.get_xticklabels()) for ax in axes]
     assert shown == [False, False, True, True, True]
-
-
-def test_axes_are_those_given() -> None:
-    models, y = draw_models()
-    _, given = plt.subplots(2, 3)
-    axes = plots.by_model(models, y, axes=given)
-    assert list(axes) == list(given.ravel()[:5])
-    assert not given[1, 2].lines
-    assert axes[0].get_xlabel().split() == ["Mean", "predicted", "probability"]
-
-
-def test_weights_are_counts() -> None:
-    models, y = draw_models()
-    weights = np.arange(300) % 3
-    axes = plots.by_model(models, y, weights=weights)
-    repeated = {name: np.repeat(p, weights) for name, p in models.items()}
-    again = plots.by_model(repeated, np.repeat(y, weights))
-    for one, other in zip(axes, again, strict=True):
-        assert one.get_title() == other.get_title()
-        same = one.lines[-1].get_xydata(), other.lines[-1].get_xydata()
-        np.testing.assert_allclose(*same)
 
 
 @pytest.mark.parametrize(

@@ -130,16 +130,6 @@ def test_wrong_arguments_are_errors(
     assert not plt.get_fignums()
 
 
-def test_axes_that_are_given_get_labels_where_they_have_none() -> None:
-    _, ax = plt.subplots()
-    ax.set_xlabel("own")
-    plots.by_size([10, 100], {"a": [0.5, 0.4]}, ax=ax)
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("own", "Metric")
-    _, ax = plt.subplots()
-    plots.by_size([10, 100], {"a": [0.5, 0.4]}, ax=ax)
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("Number of cases", "Metric")
-
-
 @pytest.mark.parametrize("sizes", [[30, 100, 300], [50, 60, 100, 5000], [7]])
 def test_ticks_are_the_sizes_that_have_room(sizes: list[int]) -> None:
     ax = plots.by_size(sizes, {"a": np.linspace(0.5, 0.3, len(sizes))})

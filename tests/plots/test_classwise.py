@@ -65,13 +65,6 @@ def test_several_models_and_options(forecasts: Any) -> None:
     assert first.child_axes and len(first.collections) == 2
 
 
-def test_axes_are_those_given(forecasts: Any) -> None:
-    _, grid = plt.subplots(2, 3)
-    axes = plots.classwise(*forecasts, axes=grid)
-    assert list(axes) == list(grid.ravel()[:5])
-    assert not grid[1, 2].lines
-
-
 @pytest.mark.parametrize(("columns", "shape"), [(None, (2, 3)), (1, (5, 1)), (9, (1, 5))])
 def test_columns(forecasts: Any, columns: int | None, shape: tuple[int, int]) -> None:
     axes = plots.classwise(*forecasts, columns=columns)

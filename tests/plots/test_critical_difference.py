@@ -51,8 +51,9 @@ def line_from(ax: Axes, name: Any) -> float:
     return float(actual.get_xdata()[0])
 
 
-@pytest.mark.parametrize("methods", [2, 3, 8, 20])
-@pytest.mark.parametrize("test", ["wilcoxon", "nemenyi"])
+@pytest.mark.parametrize(
+    ("methods", "test"), [(2, "wilcoxon"), (3, "nemenyi"), (8, "wilcoxon"), (20, "nemenyi")]
+)
 def test_lines_and_bars_are_those_of_the_statistics(methods: int, test: str) -> None:
     scores = make_table(methods)
     result = compare.compare(scores, draws=10)
@@ -76,7 +77,7 @@ def test_lines_and_bars_are_those_of_the_statistics(methods: int, test: str) -> 
         assert not lines_with_gid(ax, "bayescal-cd")
 
 
-@pytest.mark.parametrize("test", ["wilcoxon", "nemenyi"])
+@pytest.mark.parametrize("test", ["nemenyi"])
 def test_table_gives_the_same_picture_as_its_comparison(test: str) -> None:
     scores = make_table(6)
     one = plots.critical_difference(scores, test=test, level=0.2, lower_is_better=False)
@@ -95,9 +96,17 @@ def test_bars_that_meet_are_on_different_rows() -> None:
         assert y != z or b < c or d < a
 
 
-@pytest.mark.parametrize("layout", [None, "tight", "constrained"])
-@pytest.mark.parametrize(("width", "height"), [(3, 1.2), (3, 3), (9, 5)])
-@pytest.mark.parametrize("methods", [3, 8, 20])
+@pytest.mark.parametrize(
+    ("layout", "width", "height", "methods"),
+    [
+        (None, 3, 1.2, 3),
+        (None, 9, 5, 20),
+        ("tight", 3, 3, 8),
+        ("tight", 3, 1.2, 20),
+        ("constrained", 3, 1.2, 8),
+        ("constrained", 3, 3, 20),
+    ],
+)
 def test_names_neither_overlap_nor_leave_the_axes(
     layout: str | None, width: float, height: float, methods: int
 ) -> None:
@@ -107,15 +116,11 @@ def test_names_neither_overlap_nor_leave_the_axes(
     check_readable(ax)
 
 
-def test_room_is_found_again_after_a_change_of_size() -> None:
-    ax = plots.critical_difference(make_table(8))
-    ax.figure.set_size_inches(2.5, 1.5)
-    ax.figure.canvas.draw()
-    check_readable(ax)
-
-
 def test_long_names_and_new_figures() -> None:
     ax = plots.critical_difference(make_table(20), test="nemenyi")
+    ax.figure.canvas.draw()
+    check_readable(ax)
+    ax.figure.set_size_inches(4, 3)
     ax.figure.canvas.draw()
     check_readable(ax)
     long = [f"{'long ' * 12}{i}" for i in range(4)]
@@ -163,11 +168,6 @@ def test_axes_are_those_given_and_can_be_pickled() -> None:
     copy.canvas.draw()
 
 
-def test_infinite_scores_have_ranks() -> None:
-    ax = plots.critical_difference([[1, np.inf], [2, 3.0]], test="nemenyi")
-    assert sorted(dots(ax)) == [1, 2]
-
-
 @pytest.mark.parametrize(
     ("scores", "options", "message"),
     [
@@ -207,9 +207,3 @@ def test_the_axis_holds_the_ranks_and_the_bar(
     ranks: list[float], critical: float | None, ends: tuple[int, int]
 ) -> None:
     assert _critical_difference._range(np.array(ranks), critical) == ends
-
-
-def test_methods_that_are_always_equal_share_one_place() -> None:
-    ax = plots.critical_difference({name: np.ones(8) for name in NAMES[:3]})
-    assert dots(ax) == [2.0] * 3
-    assert len(names_of(ax)) == 3

@@ -34,12 +34,6 @@ def test_axes_are_those_given_and_styles_differ() -> None:
     assert first.get_linestyle() != second.get_linestyle()
 
 
-def test_arguments_are_not_changed() -> None:
-    x = np.array([1.0, 0.0])
-    plots.curve(x, x)
-    np.testing.assert_array_equal(x, [1, 0])
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -55,13 +49,3 @@ def test_arguments_are_not_changed() -> None:
 def test_bad_input_is_an_error(arguments: tuple, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         plots.curve(*arguments)
-
-
-def test_axes_that_are_given_get_labels_where_they_have_none() -> None:
-    _, ax = plt.subplots()
-    ax.set_xlabel("own")
-    plots.curve([0, 1], [0.2, 0.4], ax=ax)
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("own", "Probability of class 1")
-    _, ax = plt.subplots()
-    plots.curve([0, 1], [0.2, 0.4], ax=ax)
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("Score", "Probability of class 1")

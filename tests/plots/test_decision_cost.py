@@ -94,12 +94,6 @@ def test_legend_lies_above_the_lines(forecasts: Any) -> None:
         assert box.y1 <= ax.get_window_extent().y1 + 1
 
 
-def test_one_class() -> None:
-    ax = plots.decision_cost([0.2, 0.6], [0, 0])
-    ax.figure.canvas.draw()
-    assert ax.lines[0].get_ydata().max() == 0
-
-
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
@@ -116,13 +110,3 @@ def test_wrong_arguments_are_errors(arguments: tuple, options: dict, message: st
     with pytest.raises(ValueError, match=message):
         plots.decision_cost(*arguments, **options)
     assert not plt.get_fignums()
-
-
-def test_axes_that_are_given_get_labels_where_they_have_none() -> None:
-    _, ax = plt.subplots()
-    ax.set_xlabel("own")
-    plots.decision_cost([0.2, 0.4, 0.9], [0, 1, 1], ax=ax)
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("own", "Expected cost")
-    _, ax = plt.subplots()
-    plots.decision_cost([0.2, 0.4, 0.9], [0, 1, 1], ax=ax)
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("Cost ratio t: act where p > t", "Expected cost")

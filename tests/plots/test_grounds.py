@@ -73,8 +73,13 @@ DRAWN: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("style", ["default", "dark_background", "transparent"])
-@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.parametrize(
+    ("name", "style"),
+    [
+        *((name, style) for name in DRAWN for style in ("default", "dark_background")),
+        *((name, "transparent") for name in ("binned", "by_size", "parameters")),
+    ],
+)
 def test_what_is_drawn_is_seen(name: str, style: str) -> None:
     clear = {"axes.facecolor": "none", "figure.facecolor": "none"}
     styles: list[Any] = ["dark_background", clear] if style == "transparent" else [style]
@@ -96,9 +101,3 @@ def test_what_is_drawn_is_seen(name: str, style: str) -> None:
                     assert contrast(color, ground) >= AREAS[ground], collection
         for text in ax.texts:
             assert contrast(text.get_color(), ground) >= LINES, text
-
-
-def test_light_figures_are_as_they_were() -> None:
-    ax = plots.reliability(*draw_models())
-    assert [line.get_color() for line in ax.lines[1:]] == list(COLORS)
-    assert {to_rgb(line.get_markeredgecolor()) for line in ax.lines[1:]} == {(1.0, 1.0, 1.0)}

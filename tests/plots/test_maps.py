@@ -35,8 +35,7 @@ def test_scores_are_drawn_where_a_map_changes(center: float, width: float) -> No
     assert high - low <= max(30 * width, 1e-4)
 
 
-@pytest.mark.parametrize("columns", [1, 2])
-@pytest.mark.parametrize("inputs", ["probs", "logits"])
+@pytest.mark.parametrize(("inputs", "columns"), [("probs", 2), ("logits", 1), ("logits", 2)])
 def test_map_of_probabilities_and_logits_in_one_column_or_two(inputs: Any, columns: int) -> None:
     p, y = draw_binary()
     z = scipy.special.logit(p)
@@ -117,18 +116,6 @@ def test_several_calibrators_have_names_and_one_range() -> None:
     assert ax.get_ylabel() == "Probability of sick"
     for line, calibrator in zip(ax.lines, maps.values(), strict=True):
         np.testing.assert_array_equal(line.get_ydata(), calibrator.predict_proba(first)[:, 1])
-
-
-def test_a_constant_map_is_drawn() -> None:
-    class Constant:
-        inputs = "scores"
-
-        def predict_proba(self, scores: np.ndarray) -> np.ndarray:
-            return np.tile([0.3, 0.7], (len(scores), 1))
-
-    x, drawn = line_of(plots.curve(Constant()))
-    assert x[0] < x[-1]
-    assert (drawn == 0.7).all()
 
 
 def test_a_classifier_of_one_feature() -> None:

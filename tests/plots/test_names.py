@@ -1,6 +1,6 @@
 """Names in figures: long names, many names, and names that Matplotlib interprets."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import combinations
 from types import SimpleNamespace
 from typing import Any
@@ -19,13 +19,7 @@ from bayescal.plots import style
 
 LONG = "a model with a long name-of-its-own_and-then-some-more-"
 STRANGE = ["_tuned", "cost of $5$ and $6", "50 % <b>bold</b> & more", "two\nlines", "日本語"]
-SIZES = [(3.0, 3.0), (4.0, 3.0), (8.0, 4.0)]
-
-
-@pytest.fixture(autouse=True)
-def close() -> Iterator[None]:
-    yield
-    plt.close("all")
+SIZES = [(3.0, 3.0), (8.0, 4.0)]
 
 
 def forecasts(names: list[str]) -> tuple[dict[str, np.ndarray], np.ndarray]:
@@ -112,8 +106,7 @@ def test_strange_names_are_titles_as_they_are(name: str) -> None:
         assert "_a" in {text.get_text() for text in axes[0].figure.legends[0].get_texts()}
 
 
-@pytest.mark.parametrize("count", [2, 12])
-@pytest.mark.parametrize("name", list(DRAWN))
+@pytest.mark.parametrize(("name", "count"), [("reliability", 2), *((name, 12) for name in DRAWN)])
 def test_long_names_leave_room_on_a_new_figure(name: str, count: int) -> None:
     ax = DRAWN[name]([f"{LONG}{index}" for index in range(count)])
     figure = ax.figure
@@ -141,8 +134,10 @@ def test_long_names_stay_within_given_axes(name: str, size: tuple[float, float])
     assert inches.min() > 0.25 * min(size)
 
 
-@pytest.mark.parametrize("size", [None, *SIZES])
-@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize(
+    ("size", "given"),
+    [(None, False), *((size, given) for size in SIZES for given in (False, True))],
+)
 @pytest.mark.parametrize("name", list(PANELS))
 def test_titles_of_neighbors_do_not_meet(
     name: str, given: bool, size: tuple[float, float] | None

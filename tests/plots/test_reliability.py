@@ -119,13 +119,6 @@ def test_strip_and_errors_are_those_of_decimals_of_every_type(dtype: Any) -> Non
         np.testing.assert_allclose(series(ax)[0].get_xdata(), curve.predicted, atol=1e-12)
 
 
-def test_strip_is_high_enough_for_all(forecasts: Any) -> None:
-    probs, y = forecasts
-    ax = plots.reliability({"flat": np.full(500, 0.6), "real": probs}, y)
-    assert strip(ax).get_ylim()[1] >= 1
-    assert len(strip(ax).patches) == 4
-
-
 def test_confidence_of_many_classes() -> None:
     rng = np.random.default_rng(5)
     probs, y = rng.dirichlet(np.ones(4), size=200), rng.integers(0, 4, size=200)
@@ -135,13 +128,6 @@ def test_confidence_of_many_classes() -> None:
     np.testing.assert_allclose(line.get_ydata(), [(probs.argmax(axis=1) == y).mean()])
     assert ax.get_xlabel() == "Mean confidence"
     assert ax.get_ylabel() == "Accuracy"
-
-
-def test_axes_are_those_given(forecasts: Any) -> None:
-    figure, (left, right) = plt.subplots(1, 2)
-    assert plots.reliability(*forecasts, ax=right) is right
-    assert not left.lines
-    assert right.figure is figure
 
 
 def test_models_differ_in_color_and_marker(forecasts: Any) -> None:
@@ -163,8 +149,14 @@ def test_drawing_again_goes_on_where_the_last_call_ended(forecasts: Any) -> None
     for one, other in zip(ax.lines, together.lines, strict=True):
         np.testing.assert_array_equal(one.get_xydata(), other.get_xydata())
         assert one.get_color() == other.get_color()
-    assert len(ax.child_axes) == 1
+    diagonals = [line for line in ax.lines if line.get_xydata().tolist() == [[0, 0], [1, 1]]]
+    assert len(ax.child_axes) == len(diagonals) == 1
     assert len(strip(ax).patches) == 4
+    flat = plots.reliability({"flat": np.full(500, 0.6), "real": probs}, y)
+    assert strip(flat).get_ylim()[1] >= 1
+    # One column and two are drawn together.
+    pair = plots.reliability({"one": probs, "two": np.stack([1 - probs, probs], axis=1)}, y)
+    np.testing.assert_array_equal(*(one.get_xydata() for one in series(pair)))
 
 
 def test_parts_can_be_left_out(forecasts: Any) -> None:
@@ -173,13 +165,6 @@ def test_parts_can_be_left_out(forecasts: Any) -> None:
     assert not ax.child_axes
     assert ax.get_legend() is None
     assert ax.get_ylim() == ax.get_xlim()
-
-
-def test_diagonal_is_drawn_once(forecasts: Any) -> None:
-    ax = plots.reliability(*forecasts)
-    plots.reliability(*forecasts, ax=ax)
-    diagonals = [line for line in ax.lines if line.get_xydata().tolist() == [[0, 0], [1, 1]]]
-    assert len(diagonals) == 1
 
 
 @pytest.mark.parametrize("layout", [None, "tight", "constrained"])
@@ -208,11 +193,19 @@ def test_everything_lies_inside_the_figure(forecasts: Any, layout: str | None) -
         (([0.5, 0.5], [0, 1]), {"legend": "auc"}, "legend must be one of"),
         (({}, [0, 1]), {}, "probs must not be an empty mapping"),
         (({"a": [0.5, 0.5]}, [0, 1]), {"label": "b"}, "label must be left out"),
+        (({"a": [0.5], "b": [[0.5, 0.25, 0.25]]}, [0]), {}, r"all of shape \(n,\) or"),
+        (([0.2, 0.4], [0, 1]), {"method": "loess"}, "method must be one of 'binned', 'corp'"),
+        (([0.2, 0.4], [0, 1]), {"band": "credible"}, "band must be one of 'consistency'"),
         (
-            ({"a": [0.5], "b": [[0.5, 0.25, 0.25]]}, [0]),
-            {},
-            r"probs must be all of shape \(n,\) or",
+            ([0.2, 0.4], [0, 1]),
+            {"method": "smooth", "bandwidth": 0.0},
+            "bandwidth must be positive",
         ),
+        (([0.2, 1.2], [0, 1]), {"method": "corp"}, r"probs must lie in \[0, 1\]"),
+        (([0.2, 0.4], [0, 3]), {"method": "smooth"}, r"y must be in \{0, 1\}"),
+        (([0.2, 0.4], [0, 1]), {"method": "corp", "kind": "classwise"}, "kind must be one of"),
+        (([0.2, 0.4], [0, 1]), {"weights": [1, -1]}, "weights must not be negative"),
+        (([0.2, 0.4], [0, 1]), {"weights": [1]}, r"weights must have shape \(2,\) to match probs"),
     ],
 )
 def test_bad_input_is_an_error_and_draws_nothing(
@@ -225,9 +218,10 @@ def test_bad_input_is_an_error_and_draws_nothing(
     assert not ax.collections
 
 
-@pytest.mark.parametrize("method", ["binned", "corp"])
-@pytest.mark.parametrize("binning", ["equal_width", "equal_mass"])
-@pytest.mark.parametrize("kind", ["binary", "confidence"])
+@pytest.mark.parametrize(
+    ("kind", "binning", "method"),
+    [("binary", "equal_mass", "binned"), ("confidence", "equal_width", "corp")],
+)
 def test_legend_has_errors_and_numbers_of_cases(
     forecasts: Any, kind: str, binning: Any, method: str
 ) -> None:
@@ -291,12 +285,3 @@ def test_many_names_stand_beside_the_diagram(forecasts: Any) -> None:
 def legend_of(ax: Axes) -> list[str]:
     legend: Any = ax.get_legend()
     return [text.get_text() for text in legend.get_texts()]
-
-
-def test_one_column_and_two_are_drawn_together() -> None:
-    p, y = np.array([0.1, 0.4, 0.6, 0.9]), [0, 1, 0, 1]
-    ax = plots.reliability({"one": p, "two": np.stack([1 - p, p], axis=1)}, y, bins=2)
-    lines = [line for line in ax.lines if line.get_label() in ("one", "two")]
-    assert len(lines) == 2
-    np.testing.assert_array_equal(lines[0].get_xydata(), lines[1].get_xydata())
-    plt.close(ax.figure)

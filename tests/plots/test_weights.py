@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -16,12 +15,6 @@ def drawn_coordinates(ax: Any) -> list[np.ndarray]:
     for child in ax.child_axes:
         result += [patch.get_path().vertices for patch in child.patches]
     return result
-
-
-@pytest.fixture(autouse=True)
-def close() -> Any:
-    yield
-    plt.close("all")
 
 
 def draw_weighted() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -39,8 +32,20 @@ def test_reliability(method: str, band: str) -> None:
     if band == "confidence" and method != "binned":
         # With other random numbers, draws differ.
         how["level"] = None
+    repeated = p.repeat(weights), y.repeat(weights)
     ours = drawn_coordinates(plots.reliability(p, y, weights=weights, **how))
-    theirs = drawn_coordinates(plots.reliability(p.repeat(weights), y.repeat(weights), **how))
+    theirs = drawn_coordinates(plots.reliability(*repeated, **how))
+    if (method, band) == ("binned", "consistency"):
+        # Diagrams of several models or classes.
+        (one,), (other,) = (
+            plots.by_model({"a": p}, y, weights=weights),
+            plots.by_model({"a": repeated[0]}, repeated[1]),
+        )
+        assert one.get_title() == other.get_title()
+        pair = np.stack([1 - p, p], axis=1)
+        axes = plots.classwise(pair, y, weights=weights)
+        again = plots.classwise(pair.repeat(weights, axis=0), repeated[1])
+        assert [ax.get_title() for ax in axes] == [ax.get_title() for ax in again]
     assert len(ours) == len(theirs) > 1
     for actual, other in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(actual, other, atol=1e-9)
@@ -76,20 +81,10 @@ def test_weights_too_large_to_be_counts(method: str, band: str) -> None:
     assert ours.get_legend().get_texts()[0].get_text() == "n = 300"
 
 
-def test_classwise() -> None:
-    rng = np.random.default_rng(4)
-    probs, weights = rng.dirichlet(np.ones(3), 200), rng.integers(0, 3, 200)
-    y = rng.integers(0, 3, 200)
-    axes = plots.classwise(probs, y, weights=weights)
-    again = plots.classwise(probs.repeat(weights, axis=0), y.repeat(weights))
-    for ax, other in zip(axes, again, strict=True):
-        assert ax.get_title() == other.get_title()
-        for mine, theirs in zip(drawn_coordinates(ax), drawn_coordinates(other), strict=True):
-            np.testing.assert_allclose(mine, theirs, atol=1e-9)
-
-
 def test_costs_of_decisions() -> None:
     p, y, weights = draw_weighted()
+    with pytest.raises(ValueError, match="weights must not be negative"):
+        plots.decision_cost([0.2, 0.4], [0, 1], weights=[1, -1])
     for factor in (1, 0.3):
         ours = plots.decision_cost(p, y, weights=factor * weights, label="a")
         theirs = plots.decision_cost(p.repeat(weights), y.repeat(weights), label="a")
@@ -113,11 +108,3 @@ def test_shares_are_drawn_as_so_many_cases() -> None:
         widths.append(np.ptp(at))
     expected = 2 * 1.645 * np.sqrt(0.21 / (size / 2))
     np.testing.assert_allclose(widths, expected, rtol=0.2)
-
-
-def test_bad_weights_are_an_error() -> None:
-    for plot in (plots.reliability, plots.decision_cost):
-        with pytest.raises(ValueError, match="weights must not be negative"):
-            plot([0.2, 0.4], [0, 1], weights=[1, -1])
-        with pytest.raises(ValueError, match=r"weights must have shape \(2,\) to match probs"):
-            plot([0.2, 0.4], [0, 1], weights=[1])

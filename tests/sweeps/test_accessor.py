@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 
-import matplotlib.pyplot as plt
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -50,6 +49,9 @@ def test_ranks(result: xr.Dataset) -> None:
     np.testing.assert_array_equal(compared.ranks, expected.ranks)
     assert compared.names[int(np.argmin(compared.ranks))] == "optimal"
     assert result.bayescal.compare().scores.shape == (60, 3)
+    ax = result.bayescal.plot_by_size("log_loss")
+    assert ax.get_xlabel() == "Training cases" and ax.get_ylabel() == "log_loss"
+    assert result.bayescal.critical_difference("ece", n_train=40).get_figure() is not None
 
 
 @pytest.mark.parametrize("what", [{"metric": "ece"}, {"n_train": 40}, {"prior": "<b>wide"}])
@@ -65,7 +67,6 @@ def test_a_single_setting_can_be_selected_before(result: xr.Dataset, what: dict)
     for accessor in accessors:
         accessor.plot()
         accessor.critical_difference()
-    plt.close("all")
 
 
 def test_ranks_of_a_metric_with_a_title() -> None:
@@ -79,11 +80,8 @@ def test_ranks_of_a_metric_with_a_title() -> None:
     np.testing.assert_array_equal(*ranks)
     assert ranks[0][1] < ranks[0][0] and result.bayescal.compare("mce").scores.shape == (20, 2)
     about = json.loads(result.attrs["metrics"])
-    assert about == {
-        "right": ["accuracy", {}],
-        "accuracy": ["accuracy", {}],
-        "mce": ["ece", {"norm": np.inf}],
-    }
+    plain = ["accuracy", {}]
+    assert about == {"right": plain, "accuracy": plain, "mce": ["ece", {"norm": np.inf}]}
     # Version 0.1.0 wrote the metrics as text, and the attribute may be missing.
     result.attrs["metrics"] = json.dumps({"accuracy": "('accuracy', {})"})
     np.testing.assert_array_equal(result.bayescal.compare("accuracy").ranks, ranks[1])
@@ -105,14 +103,6 @@ def test_one_data_set_and_infinite_losses() -> None:
         for lines in (data.bayescal.plot_by_size().lines, data.bayescal.plot()[0].lines):
             drawn = np.asarray(lines[1].get_ydata(), float)
             np.testing.assert_array_equal(drawn, [0.5 if data is single else np.nan, 0.5])
-    plt.close("all")
-
-
-def test_plots(result: xr.Dataset) -> None:
-    ax = result.bayescal.plot_by_size("log_loss")
-    assert ax.get_xlabel() == "Training cases" and ax.get_ylabel() == "log_loss"
-    assert result.bayescal.critical_difference("ece", n_train=40).get_figure() is not None
-    plt.close("all")
 
 
 def test_a_panel_for_each_prior() -> None:
@@ -150,13 +140,9 @@ def test_a_panel_for_each_prior() -> None:
     many = result.isel(prior=[0, 1, 2, 3, 0], n_train=[0, 1, 2, 0, 1, 2], class_ratio=[0])
     many = many.assign_coords(prior=[*"abcde"], n_train=[20, 50, 100, 200, 500, 1000])
     axes = many.bayescal.plot()
-    assert (
-        [ax.get_title() for ax in axes]
-        == [*"abcde"]
-        == [ax.get_title() for ax in axes[0].figure.axes]
-    )
+    for drawn in (axes, axes[0].figure.axes):
+        assert [ax.get_title() for ax in drawn] == [*"abcde"]
     assert [bool(ax.get_xlabel()) for ax in axes] == [False, False, True, True, True]
     assert {*axes[0].get_xticks()} != {20, 50, 100, 200, 500, 1000}
     with pytest.raises(ValueError, match="metric must be one of"):
         result.bayescal.plot("loss")
-    plt.close("all")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import csv
 import pickle
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -157,7 +155,7 @@ def test_average_is_the_definition(
     )
 
 
-@pytest.mark.parametrize(("n", "least"), [(30, 0.11), (100, 0.07), (1000, 0.03)])
+@pytest.mark.parametrize(("n", "least"), [(30, 0.11), (1000, 0.03)])
 def test_unchanged_scores_have_weight_where_they_are_calibrated(n: int, least: float) -> None:
     """Check the mean weight of the unchanged scores over 40 data sets."""
     means = []
@@ -233,8 +231,9 @@ def test_very_many_scores_are_as_good_as_each_alone(n: int, spread: float) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [2, 20, 1000, 50_000])
-@pytest.mark.parametrize(("spread", "slope"), [(1, 1.5), (0.01, 60), (20, 0.3), (3, 0.0)])
+@pytest.mark.parametrize(
+    ("n", "spread", "slope"), [(2, 3, 0.0), (20, 20, 0.3), (1000, 0.01, 60), (50_000, 1, 1.5)]
+)
 def test_table_is_the_average(n: int, spread: float, slope: float) -> None:
     rng = np.random.default_rng(n)
     z = spread * rng.normal(size=n)
@@ -283,14 +282,6 @@ def test_very_many_intervals_are_as_good_as_each_alone() -> None:
         np.testing.assert_allclose(end[:500], few, atol=1e-5)
 
 
-def test_few_rows_change_little() -> None:
-    for n in (1, 2, 3):
-        z, y = np.linspace(-2, 2, n), np.zeros(n, int)
-        p = bc.AveragedBeta(inputs="logits", classes=[0, 1]).fit(z, y).predict_proba([-2.0, 2.0])
-        assert (p > 0.02).all()
-        assert p[0, 1] < p[1, 1]
-
-
 def test_gathered_rows_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     z, y = data_set(3000, bend=1.5)
     z[:5] = -90, 40, 41, 60, 87
@@ -312,7 +303,7 @@ def test_gathered_rows_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [1000, 10_000, 40_000])
+@pytest.mark.parametrize("n", [1000, 40_000])
 def test_cells_lose_nothing(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check that grouping rows in cells loses nothing, also for many rows that are binned first."""
     rng = np.random.default_rng(n)
@@ -387,13 +378,6 @@ def test_blocks_of_rows_are_all_rows(
     assert (parts.classes_ == whole.classes_).all()
     assert (parts.state_["rows"], parts.state_["unit"]) == (3000, 1)
     np.testing.assert_allclose(parts.predict_proba(scores), whole.predict_proba(scores), atol=1e-6)
-
-
-def test_a_wrong_row_of_very_many_is_named() -> None:
-    p = np.full((600_000, 2), 0.5)
-    p[-1, 0] = 0.4
-    with pytest.raises(ValueError, match=r"sum of 0.9 in row 599999"):
-        AveragedBeta().fit(p, np.arange(len(p)) % 2)
 
 
 @pytest.mark.parametrize(("power", "n", "tolerance"), [(0.5, 20, 0.012), (1.0, 60, 0.004)])
@@ -475,8 +459,7 @@ def test_predictions_lie_within_their_intervals() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [20, 200])
-@pytest.mark.parametrize("bend", [0.0, 0.8])
+@pytest.mark.parametrize(("n", "bend"), [(20, 0.8), (200, 0.0)])
 def test_intervals_cover_the_truth(n: int, bend: float) -> None:
     """Check mean coverage over scores and 60 data sets, up to three standard errors."""
     at = np.linspace(-6, 6, 41)
@@ -500,47 +483,3 @@ def test_rounding_does_not_keep_a_fit_from_its_end() -> None:
         z = np.concatenate([rng.normal(-12, 8, 40), rng.normal(10, 6, 50)])
         model = bc.AveragedBeta(inputs="logits").fit(z, (z > 0).astype(int))
         assert model.status_ == "converged"
-
-
-def test_probabilities_of_zero_and_one() -> None:
-    p = np.array([0.0, 0.0, 0.2, 0.7, 1.0, 1.0])
-    y = np.array([0, 1, 0, 1, 1, 0])
-    result = bc.AveragedBeta().fit(p, y).predict_proba(p)
-    assert np.isfinite(result).all()
-    assert 0.1 < result[0, 1] < result[2, 1] + 0.2
-    assert (result > 0.05).all()
-    logits = bc.AveragedBeta(inputs="logits").fit([-1e300, 0, 1e300], [0, 1, 1])
-    assert np.isfinite(logits.predict_proba([-1e300, 1e300])).all()
-
-
-@pytest.mark.slow
-@pytest.mark.realdata
-def test_losses_are_those_of_the_prototype(arena: Path) -> None:
-    """Compare with the recorded log losses of a NumPy prototype on 102 real tables.
-
-    From 1,000 rows on, losses agree to 5e-4. The prototype had the prior N(0, 4) on the scale and
-    no member for the unchanged scores, which changes losses on fewer rows by at most 2e-3 on
-    average.
-    """
-    tiny = float(np.finfo(np.float32).tiny)
-    few, many = {}, {}
-    with (arena / "reference.csv").open() as stream:
-        rows = [row for row in csv.DictReader(stream) if row["method"] == "averaged_beta"]
-    assert len(rows) == 102
-    for row in rows:
-        with np.load(arena / f"{row['experiment']}.npz") as data:
-            known, new = (data[name][:, 1].astype(float) for name in ("pc", "pt"))
-            y, truth = data["yc"].astype(int), data["yt"]
-        z, at = (
-            np.log(np.maximum(p, tiny)) - np.log(np.maximum(1 - p, tiny)) for p in (known, new)
-        )
-        method = AveragedBeta(1.0)
-        # The prototype never returned scores unchanged.
-        state = {**method._fit(Rows(z, y, np.ones(len(y))), 0), "unchanged": np.zeros(())}
-        result = method.apply(state, at)[:, 1]
-        result = np.clip(result, 1e-15, 1 - 1e-15)
-        loss = -np.mean(np.where(truth == 1, np.log(result), np.log1p(-result)))
-        (few if len(y) < 1000 else many)[row["experiment"]] = loss - float(row["log_loss"])
-    assert len(many) == 42
-    assert max(map(abs, many.values())) < 5e-4, many
-    assert abs(np.mean([*few.values()])) < 2e-3

@@ -49,10 +49,9 @@ def test_several_classes(case: Case, name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("n", [300, pytest.param(30_000, marks=pytest.mark.slow)])
 @each([case for case in DEFAULTS if case.binary])
-def test_scores_that_are_equal_up_to_rounding_are_equal(case: Case, n: int, dtype: type) -> None:
-    rng = np.random.default_rng(0)
+def test_scores_that_are_equal_up_to_rounding_are_equal(case: Case, dtype: type) -> None:
+    rng, n = np.random.default_rng(0), 300
     least = 0 if dtype == np.float64 else 1  # one step of single precision next to zero matters
     p = (rng.integers(least, 101 - least, n) / 100).astype(dtype)
     y = (rng.random(n) < (0.1 + 0.8 * p) ** 1.5).astype(int)
@@ -84,11 +83,6 @@ def test_scores_that_differ_by_more_than_rounding_are_distinct() -> None:
 
 
 @pytest.mark.parametrize("data", [*map(binary, BINARY), *map(several, SEVERAL)])
-def test_the_default(data: Discrete) -> None:
-    check(bc.Auto(), data, data.draw(4000, 2), 0.003)
-
-
-@pytest.mark.parametrize("data", [*map(binary, BINARY), *map(several, SEVERAL)])
 def test_the_default_with_weights(data: Discrete) -> None:
     """Check that weighted cells equal repeated rows, with weights as counts or in any unit."""
     cells, y = np.divmod(np.arange(data.truth.size), data.truth.shape[1])
@@ -105,7 +99,7 @@ def test_the_default_with_weights(data: Discrete) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("data", [binary("tenths"), several("two levels"), several("tenths")])
+@pytest.mark.parametrize("data", [binary("tenths"), several("two levels")])
 def test_a_million_rows_in_memory_and_in_blocks(data: Discrete) -> None:
     scores, y = data.draw(1_000_000, 3)
     k = data.truth.shape[1]
@@ -128,7 +122,7 @@ def shares_of_cells() -> Discrete:
     return Discrete(np.eye(3), np.array([0.6, 0.3, 0.1]), truth)
 
 
-@pytest.mark.parametrize("n", [300, 30_000, 300_000])
+@pytest.mark.parametrize("n", [300, 30_000])
 def test_one_hot_scores_of_a_stack(n: int) -> None:
     data = shares_of_cells()
     check(bc.StackedScaling(), data, data.draw(n, 0), 0.02 if n == 300 else 0.002)
@@ -161,9 +155,15 @@ def test_cross_validated_regression_of_binary_features(preset: str, n: int) -> N
     assert np.mean(excess) < 6 / (2 * n)
 
 
-@pytest.mark.parametrize("method", ["isotonic", "beta", "sigmoid", "auto"])
 @pytest.mark.parametrize(
-    "model", [DummyClassifier(), DecisionTreeClassifier(max_depth=1), BernoulliNB()]
+    ("model", "method"),
+    [
+        (DummyClassifier(), "isotonic"),
+        (DummyClassifier(), "auto"),
+        (DecisionTreeClassifier(max_depth=1), "beta"),
+        (BernoulliNB(), "sigmoid"),
+        (BernoulliNB(), "auto"),
+    ],
 )
 def test_what_a_calibrated_classifier_expects(model: Any, method: str) -> None:
     x, y = REGRESSION.draw(3000, 2)
@@ -187,15 +187,6 @@ def test_what_auto_expects_of_scores_and_of_several_labels() -> None:
     p = 1 / (1 + np.exp(-1.5 * level))
     both = bc.Auto().fit(np.c_[p, p], labels).report_
     assert abs(both.log_loss - best) < 3 * both.log_loss_error and both.helps
-
-
-def test_a_constant_default_does_not_calibrate_for_the_worse() -> None:
-    """Check that constant rows of three classes get the label frequencies."""
-    rng = np.random.default_rng(0)
-    y = rng.choice(3, 3000, p=[0.4, 0.3, 0.3])
-    auto = bc.Auto().fit(np.tile([0.3, 0.3, 0.4], (3000, 1)), y)
-    shares = np.bincount(y) / 3000
-    np.testing.assert_allclose(auto.predict_proba([[0.3, 0.3, 0.4]])[0], shares, atol=0.005)
 
 
 # Levels with a share of positives that rises and falls, which few maps can express.

@@ -69,7 +69,7 @@ def plain_tree(p: np.ndarray, order: np.ndarray, bins: int, seed: int, tree: int
 
 
 @pytest.mark.parametrize("assumption", ["errors", "labels"])
-@pytest.mark.parametrize("bins", [1, 2, 7, 40, 1000])
+@pytest.mark.parametrize("bins", [1, 7, 1000])
 @pytest.mark.parametrize("digits", [None, 5])
 def test_trees_are_those_grown_node_by_node(
     assumption: Literal["errors", "labels"], bins: int, digits: int | None
@@ -125,18 +125,6 @@ def test_classes_that_do_not_vary_are_drawn_anew() -> None:
     )
 
 
-def test_fewer_bins_are_part_of_more() -> None:
-    p, y, weights = example(300, 3)
-    few = Forest(9, 4)._fit(Rows(p, y, weights), seed=2)
-    order = canonical_order(p, y, weights)
-    trees, _ = _trees.grow(p[distinct_rows(p)[0]][:, order], 200, 2, range(4))
-    pruned = trees.pruned(9)
-    for name in ("threshold", "left"):
-        np.testing.assert_array_equal(few[name], getattr(pruned, name))
-    inner = pruned.left > 0
-    np.testing.assert_array_equal(few["feature"][inner], order[pruned.feature[inner]])
-
-
 def plain_losses(
     data: tuple[np.ndarray, np.ndarray, np.ndarray], candidates: np.ndarray, trees: int, seed: int
 ) -> list[float]:
@@ -186,14 +174,6 @@ def test_working_in_parts_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     for name, value in expected.items():
         np.testing.assert_allclose(state[name], value, atol=1e-12)
     np.testing.assert_allclose(Forest(trees=9).apply(state, p), probabilities, atol=1e-13)
-
-
-def test_weights_that_differ_beyond_all_digits() -> None:
-    p, y, _ = example(30, 3)
-    weights = 10.0 ** np.linspace(-200, 100, 30)
-    state = Forest(trees=3)._fit(Rows(p, y, weights), seed=0)
-    assert np.isfinite(state["cv_losses"]).all()
-    assert np.isfinite(Forest(trees=3).apply(state, p)).all()
 
 
 def test_other_seeds_give_other_trees() -> None:

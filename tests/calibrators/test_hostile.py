@@ -166,6 +166,17 @@ def test_posteriors_of_weights_of_any_size(case: Case, size: float) -> None:
     assert ((lower >= 0) & (lower <= upper) & (upper <= 1)).all()
 
 
+@each([case for case in DEFAULTS if not case.binary])
+def test_many_classes_that_scores_do_not_tell_apart(case: Case) -> None:
+    for k, y in ((4, [0, 1, 2, 3, 3]), (40, range(12))):
+        p = np.full((len(y), k), 1 / k)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            probs = case(classes=range(k)).fit(p, y).predict_proba(p)
+        assert (probs > 0).all()
+        np.testing.assert_allclose(probs.sum(axis=1), 1, rtol=1e-12)
+
+
 @each([case for case in DEFAULTS if case.binary])
 def test_a_million_equal_scores_have_their_share(case: Case) -> None:
     y = np.arange(1_000_000) % 4 == 0

@@ -176,8 +176,7 @@ def test_functions_in_single_precision_find_the_neighbors_of_confident_rows(
     assert np.quantile(errors, 0.98) < 1e-6
 
 
-@pytest.mark.parametrize("k", [3, 10])
-@pytest.mark.parametrize("spread", [0.003, 0.03, 0.3])
+@pytest.mark.parametrize(("k", "spread"), [(3, 0.003), (10, 0.3)])
 def test_functions_in_single_precision_find_the_neighbors_of_uniform_rows(
     k: int, spread: float
 ) -> None:

@@ -139,15 +139,6 @@ def test_names_of_rows_without_weight_are_no_groups():
     assert result.patches_ == expected.patches_
 
 
-def test_the_order_of_rows_changes_no_digit():
-    order = np.random.default_rng(6).permutation(len(P))
-    fitted, other = (
-        bc.Multicalibration().fit(P[rows], Y[rows], GROUPS[rows])
-        for rows in (np.arange(len(P)), order)
-    )
-    assert fitted.patches_ == other.patches_
-
-
 def test_labels_names_and_columns():
     frame = pd.DataFrame(GROUPS, columns=["a", "b", "c"])
     text = np.array(["no", "yes"])[Y]

@@ -6,11 +6,9 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from scipy.special import softmax
 
 import bayescal.calibrators as bc
 from bayescal.calibrators import Calibrator
-from bayescal.data.rows import Source
 from tests.calibrators.lifted import AT, Array, P, Y, rows
 
 
@@ -37,18 +35,6 @@ def test_each_pair_is_calibrated_alone(calibrator: Calibrator) -> None:
         pairs[:, i, j] = 1 - pairs[:, j, i]
     np.testing.assert_allclose(result.predict_proba(AT), couple(pairs), atol=1e-7)
     assert result.statuses_.tolist() == [0] * 6 and result.status_ == "converged"
-
-
-def test_pairs_that_agree_are_coupled_exactly() -> None:
-    # One temperature shared by all pairs equals a single temperature for all classes.
-    class Fixed(bc.Temperature):
-        def _fit(self, rows: Source, seed: int) -> dict[str, Array]:
-            return {**super()._fit(rows, seed), "theta": np.array([0.5])}
-
-    result = bc.OneVsOne(Fixed()).fit(P, Y)
-    np.testing.assert_allclose(
-        result.predict_proba(AT), softmax(np.log(AT) / 2, axis=1), atol=1e-12
-    )
 
 
 def test_two_classes_are_the_calibrator_itself() -> None:

@@ -22,18 +22,6 @@ def test_each_class_is_calibrated_alone(calibrator: Calibrator) -> None:
     assert result.statuses_.tolist() == [0] * 4 and result.status_ == "converged"
 
 
-def test_logistic_is_the_default() -> None:
-    expected = bc.OneVsRest(bc.Logistic()).fit(P, Y).predict_proba(AT)
-    np.testing.assert_array_equal(bc.OneVsRest().fit(P, Y).predict_proba(AT), expected)
-
-
-def test_permuting_the_classes_permutes_the_result() -> None:
-    order = np.array([2, 0, 3, 1])
-    one = bc.OneVsRest(bc.Isotonic()).fit(P, Y).predict_proba(AT)
-    other = bc.OneVsRest(bc.Isotonic()).fit(P[:, order], np.argsort(order)[Y])
-    np.testing.assert_allclose(other.predict_proba(AT[:, order]), one[:, order], atol=1e-12)
-
-
 def test_a_class_without_a_label_keeps_a_shrunk_probability() -> None:
     y = np.where(Y == 3, 0, Y)
     result = bc.OneVsRest(bc.Isotonic("laplace"), classes=[0, 1, 2, 3]).fit(P, y)
@@ -63,12 +51,3 @@ def test_what_it_takes() -> None:
         bc.OneVsRest(bc.Beta(inference="laplace")).fit(P, Y)
     with pytest.raises(ValueError, match="bins must be at least 1, got 0"):
         bc.OneVsRest(bc.Histogram(0)).fit(P, Y)
-
-
-def test_logits_are_calibrated_as_log_odds() -> None:
-    rng = np.random.default_rng(0)
-    probs, y = rng.dirichlet(np.ones(3), 200), rng.integers(0, 3, 200)
-    result = bc.OneVsRest(bc.Temperature()).fit(probs, y).predict_proba(probs)
-    # Beta calibration with one parameter is binary temperature scaling.
-    same = bc.OneVsRest(bc.Beta(1)).fit(probs, y).predict_proba(probs)
-    np.testing.assert_allclose(result, same, atol=1e-6)

@@ -217,17 +217,6 @@ def test_beta_of_one_parameter_is_temperature(seed: int) -> None:
     np.testing.assert_allclose(one.predict_proba(z), other.predict_proba(z), rtol=1e-6)
 
 
-def test_beta_contains_logistic_and_temperature() -> None:
-    """Check symmetric data, where the best a and b are equal and three parameters give a line."""
-    z, y, w = make_log_odds(150)
-    z, y, w = np.concatenate([z, -z]), np.concatenate([y, 1 - y]), np.tile(w, 2)
-    three, line, one = (cal._fit(Rows(z, y, w), 0) for cal in (Beta(), Logistic(), Beta(1)))
-    assert float(three["a"]) == pytest.approx(float(three["b"]), rel=1e-6)
-    assert float(three["c"]) == pytest.approx(0, abs=1e-6)
-    assert float(line["slope"]) == pytest.approx(float(three["a"]), rel=1e-6)
-    assert float(one["a"]) == pytest.approx(float(three["a"]), rel=1e-6)
-
-
 @pytest.mark.parametrize(
     ("z", "y"),
     [
@@ -282,28 +271,6 @@ def test_saturated_maps_by_hand() -> None:
     expected = np.linalg.solve(design, np.log([1 / 5, 1 / 2, 6]))
     assert (expected[:2] > 0).all()
     np.testing.assert_allclose([float(state[k]) for k in "abc"], expected, rtol=1e-7)
-
-
-NAMES = {
-    "logistic": {"intercept", "slope"},
-    "quadratic": {"intercept", "slope", "curvature"},
-    "beta 3": {"a", "b", "c"},
-    "beta 2": {"a", "b", "c"},
-    "beta 1": {"a", "b", "c"},
-}
-
-
-@pytest.mark.parametrize("name", MAPS)
-def test_what_a_state_holds(name: str) -> None:
-    calibration, (z, y, w) = MAPS[name], make_log_odds(50)
-    state = calibration._fit(Rows(z, y, w), 0)
-    assert state.keys() == NAMES[name] | {"theta", "objective", "n_iter", "status"}
-    assert all(isinstance(value, np.ndarray | np.generic) for value in state.values())
-    assert all(np.shape(state[parameter]) == () for parameter in NAMES[name])
-    assert 1 <= int(state["n_iter"]) < 30
-    limited = any(LIMITED[name])
-    assert calibration.monotone == limited
-    assert calibration.domain == ("log_odds" if limited else "real")
 
 
 @pytest.mark.parametrize("name", MAPS)
@@ -497,28 +464,6 @@ def check_curves(draws: Array, name: str, at: Array, grid: Grid, theta: Array) -
 
 
 @pytest.mark.slow
-def test_chains_of_one_slope_against_quadrature() -> None:
-    z, y, w = make_log_odds(25, seed=1, slope=0.5)
-    fitted = Beta(1, inputs="logits", inference="nuts", num_samples=4000, random_state=0).fit(
-        z, y, w
-    )
-    posterior, draws = fitted.posterior_, fitted.state_["theta_draws"]
-    grid = Grid("beta 1", z, y, w, [np.linspace(-9, 3, 1501)])
-    a = np.exp(grid.u)
-    assert draws.shape == (4, 1000, 1) and posterior.divergences == 0
-    assert posterior.r_hat[0] < 1.01 and posterior.ess[0] > 400
-    np.testing.assert_allclose(posterior.draws["a"], draws[..., 0], rtol=1e-14)
-    result, mean = draws[..., 0], grid.average(a[:, 0])
-    check(result, mean)
-    check((result - mean) ** 2, grid.average((a[:, 0] - mean) ** 2))
-    check(np.log(result), grid.average(grid.u[:, 0]))
-    check(np.log(result) ** 2, grid.average(grid.u[:, 0] ** 2))
-    at = np.array([-3.0, 0.4, 2.0])
-    check_curves(draws, "beta 1", at, grid, a)
-    np.testing.assert_allclose(fitted.predict_proba(at)[:, 1], expit(draws * at).mean((0, 1)))
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "width", "points"), [("beta 2", 14, 161), ("quadratic", 8, 41)])
 def test_chains_of_more_coefficients_against_quadrature(name: str, width: int, points: int) -> None:
     z, y, w = make_log_odds(80, seed=6)
@@ -559,21 +504,6 @@ def test_chains_of_many_rows_against_quadrature() -> None:
         check(draws.coefficients[..., j], mean_j)
         check((draws.coefficients[..., j] - mean_j) ** 2, grid.average((theta[:, j] - mean_j) ** 2))
     check_curves(draws.coefficients, "logistic", np.array([-3.0, 0.8, 4.0]), grid, theta)
-
-
-def test_normal_approximation_against_quadrature_where_it_is_good() -> None:
-    """Check 2,000 rows, whose posterior is nearly normal, and the mean of the mode exactly."""
-    z, y, w = make_log_odds(2000, seed=3)
-    draws = sample(Logistic(), "laplace", 20_000, z, y, w)
-    _, mean, scale = standardized("logistic", z, w)
-    u = to_u("logistic", draws.coefficients[0], mean, scale)
-    axes = [np.linspace(m - 6 * s, m + 6 * s, 49) for m, s in zip(u.mean(0), u.std(0), strict=True)]
-    grid = Grid("logistic", z, y, w, axes)
-    # The theoretical error is of the order 1 / n relative to the spread.
-    exact = grid.average(grid.u)
-    sd = np.sqrt(grid.average((grid.u - exact) ** 2))
-    assert (np.abs(u.mean(axis=0) - exact) < 0.05 * sd).all()
-    np.testing.assert_allclose(u.std(axis=0), sd, rtol=4.5 / np.sqrt(20_000) + 0.005)
 
 
 def test_summaries_of_draws_by_hand() -> None:

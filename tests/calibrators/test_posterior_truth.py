@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from scipy import integrate, optimize
+from scipy import optimize
 from scipy.special import log_softmax
 
 import bayescal as bc
@@ -65,28 +65,6 @@ def test_temperature_by_laplace(n: int, k: int, sharpness: float) -> None:
     for level in (0.001, 0.05, 0.95, 0.999):
         share = mass[grid <= np.quantile(drawn, level)].sum()
         assert abs(share - level) < 5 * np.sqrt(level * (1 - level) / DRAWS)
-
-
-def test_temperature_of_many_rows_against_quadrature() -> None:
-    """Check that with many rows Laplace's mean and deviation are near the exact posterior's."""
-    z, y = data_set(2000, 3, 0.6, seed=1)
-    center = optimize.minimize_scalar(lambda u: loss(np.exp(u) * z, y)).x
-    least = loss(np.exp(center) * z, y)
-
-    def density(u: float) -> float:
-        return np.exp(least - loss(np.exp(u) * z, y) - 0.5 * (u / 1.5) ** 2)
-
-    moments = [
-        integrate.quad(lambda u, j=j: (u - center) ** j * density(u), center - 0.5, center + 0.5)[0]
-        for j in range(3)
-    ]
-    mean = moments[1] / moments[0]
-    deviation = np.sqrt(moments[2] / moments[0] - mean**2)
-    model = bc.Temperature(inputs="logits", inference="laplace", num_samples=DRAWS, random_state=0)
-    drawn = -np.log(model.fit(z, y).posterior_.draws["temperature"]).ravel()
-    # Laplace's error is of the order 1 / n, or its square root relative to the deviation.
-    assert np.mean(drawn) == pytest.approx(center + mean, abs=deviation / np.sqrt(2000) * 5)
-    assert np.std(drawn) == pytest.approx(deviation, rel=5 / np.sqrt(DRAWS) + 5 / 2000)
 
 
 @pytest.mark.parametrize(("n", "k"), [(9, 3), (60, 4)])

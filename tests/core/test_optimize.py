@@ -36,8 +36,7 @@ def logistic(ridge: float, center: float) -> Callable[[float], tuple[float, floa
     return evaluate
 
 
-@pytest.mark.parametrize("ridge", [0.0, 1.0, 1e4])
-@pytest.mark.parametrize("start", [0.0, 0.3, 50.0])
+@pytest.mark.parametrize(("ridge", "start"), [(0.0, 0.3), (1.0, 50.0), (1e4, 0.0), (0.0, 50.0)])
 def test_newton_on_an_interval_finds_the_minimum(ridge: float, start: float) -> None:
     evaluate = logistic(ridge, 3.0)
     result = newton_on_interval(evaluate, start, scale=len(SLOPES))
@@ -50,8 +49,7 @@ def test_newton_on_an_interval_finds_the_minimum(ridge: float, start: float) -> 
     assert result.value <= expected.fun + 1e-12 * abs(expected.fun)
 
 
-@pytest.mark.parametrize("lower", [0.0, 1.5])
-@pytest.mark.parametrize("away", [0.0, 0.7, 20.0])
+@pytest.mark.parametrize(("lower", "away"), [(0.0, 0.7), (1.5, 0.0), (1.5, 20.0)])
 def test_newton_stops_at_the_lower_bound(lower: float, away: float) -> None:
     evaluate = logistic(10.0, -4.0)
     result = newton_on_interval(evaluate, lower + away, scale=len(SLOPES), lower=lower)

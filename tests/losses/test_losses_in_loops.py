@@ -10,8 +10,6 @@ import optax
 import pytest
 
 from bayescal.losses import (
-    cross_entropy,
-    instance_targets,
     mmce,
     smoothed_cross_entropy,
     with_instance_targets,
@@ -183,15 +181,6 @@ def test_stream_takes_one_batch_at_a_time() -> None:
     next(stream)
     inputs, targets = next(stream)
     assert taken == [0, 1] and inputs[0, 0] == 1 and targets.shape == (2, 3)
-
-
-@pytest.mark.slow
-def test_stream_feeds_cross_entropy() -> None:
-    x, y = make_clusters()
-    logits = x @ initial_parameters()[0]
-    ((_, targets),) = with_instance_targets([(x, y)], teacher, jnp.array(0.2))
-    direct = cross_entropy(logits, instance_targets(teacher(np.asarray(x)), y, 0.2))
-    np.testing.assert_allclose(cross_entropy(logits, targets), direct, rtol=1e-6)
 
 
 def test_stream_says_at_once_what_is_wrong() -> None:

@@ -109,15 +109,6 @@ def test_nothing_free_is_the_loss_of_one_half() -> None:
     assert float(actual.value) == pytest.approx(w.sum() * np.log(2), rel=1e-14)
 
 
-def test_a_larger_strength_shrinks_its_own_coefficient_only() -> None:
-    x, t, w = make_rows(300, 3)
-    weak = fit_single(Regression(x, t, w, 0.0, np.array([1.0, 1.0, 1e-9]))).x
-    strong = fit_single(Regression(x, t, w, 0.0, np.array([1e12, 1.0, 1e-9]))).x
-    assert abs(strong[1]) < 1e-6 * abs(weak[1])
-    without = fit_single(Regression(x[:, 1:], t, w, 0.0, np.array([1.0, 1e-9]))).x
-    np.testing.assert_allclose(strong[[0, 2, 3]], without, rtol=1e-4, atol=1e-7)
-
-
 def test_rows_without_weight_are_left_out_and_whole_weights_are_repetitions() -> None:
     x, t, _ = make_rows(60, 2)
     counts = np.random.default_rng(1).integers(0, 4, 60)
@@ -149,13 +140,6 @@ def test_written_priors_are_numpyros_with_their_derivatives(name: str) -> None:
     np.testing.assert_allclose(second, -bends, rtol=1e-9, atol=1e-15)
 
 
-def test_each_coefficient_may_have_a_law_of_its_own() -> None:
-    prior = CoefficientPrior(np.array([0.0, -1.0]), np.array([2.5, 0.3]), np.array([1.0, 0.0]))
-    value = prior.loss(np.array([1.2, -0.4]))[0]
-    expected = -stats.cauchy(0, 2.5).logpdf(1.2), -stats.norm(-1, 0.3).logpdf(-0.4)
-    np.testing.assert_allclose(value, expected, rtol=1e-13)
-
-
 @pytest.mark.parametrize("name", LAWS)
 def test_fits_under_written_priors_against_scipy_and_numpyro(name: str) -> None:
     x, t, w = make_rows(30, 2, seed=3)
@@ -177,17 +161,6 @@ def test_fits_under_written_priors_against_scipy_and_numpyro(name: str) -> None:
     assert int(theirs.status) == Status.CONVERGED
     assert float(theirs.value) == pytest.approx(float(actual.value), rel=1e-11)
     np.testing.assert_allclose(theirs.x, actual.x, rtol=1e-5)
-
-
-def test_the_absolute_penalty_is_left_to_the_compiled_fit() -> None:
-    x, t, w = make_rows(77, 3)
-    actual = fit_single(Regression(x, t, w, 5.0, 0.1), lasso=True)
-    gradient = loss_gradient(actual.x, x, t, w, 0.1)
-    zero = actual.x[1:] == 0
-    assert 0 < zero.sum() < 3 and abs(gradient[0]) < 1e-5
-    # The objective is convex, so these conditions are necessary and sufficient.
-    assert (np.abs(gradient[1:][zero]) <= 5 + 1e-5).all()
-    np.testing.assert_allclose(gradient[1:][~zero], -5 * np.sign(actual.x[1:][~zero]), atol=1e-5)
 
 
 N_MANY = 150_000
@@ -252,6 +225,7 @@ SPECIAL: dict[str, tuple[Any, Any]] = {
     "two points": ([-1.0, 1.0], [0, 1]),
     "gap": ([-2.0, -1.0, 0.5, 3.0], [0, 0, 1, 1]),
     "ties at the border": ([-2.0, 0.0, 0.0, 3.0], [0, 0, 1, 1]),
+    "large scores": ([1e6, 2e6, 3e6], [0, 1, 1]),
     "one class": ([0.3, 0.5], [1, 1]),
     "constant": ([7.0, 7.0, 7.0], [0, 1, 1]),
     "zero": ([0.0, 0.0, 0.0], [0, 1, 1]),
@@ -269,11 +243,13 @@ def test_special_data_end_as_in_the_compiled_fit(name: str) -> None:
     # Pad with rows of weight zero, so that all cases share a program.
     rows = [np.pad(part, (0, 4 - len(t))) for part in (x, t, np.ones(len(t)))]
     beta, result = fit_compiled(Regression(rows[0][:, None], *rows[1:], 0.0, 0.0))
-    unbounded = name in ("two points", "gap", "ties at the border", "one class")
+    unbounded = [*SPECIAL].index(name) < 5
     assert int(actual.status) == (Status.UNBOUNDED if unbounded else Status.CONVERGED)
     assert int(actual.status) == int(result.status[0])
     ours, theirs = (expit(b[0] + x * b[1]) for b in (actual.x, beta))
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    if unbounded:
+        assert not np.where(t == 1, ours < 0.4999, ours > 0.5001).any()
     if name in ("constant", "zero", "one row"):
         np.testing.assert_allclose(ours, t.mean(), rtol=1e-8)
 

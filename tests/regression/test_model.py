@@ -49,9 +49,14 @@ PRIORS = {
 }
 
 
-@pytest.mark.parametrize("labels", ["mixed", "separable"])
 @pytest.mark.parametrize(
-    ("d", "name"), [(1, "cauchy"), (3, "cauchy"), (6, "normal"), (6, "flat intercept")]
+    ("d", "name", "labels"),
+    [
+        (1, "cauchy", "separable"),
+        (3, "cauchy", "mixed"),
+        (6, "normal", "mixed"),
+        (6, "flat intercept", "separable"),
+    ],
 )
 def test_compiled_fits_through_numpyro_are_those_of_the_host(
     d: int, name: str, labels: str

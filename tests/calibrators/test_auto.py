@@ -86,15 +86,6 @@ def test_report_is_computed_when_it_is_asked_for(tmp_path: Path) -> None:
     assert not hasattr(bc.Auto(), "report_")
 
 
-def test_scores_that_are_calibrated_are_left_near_the_identity() -> None:
-    p, y = binary(2000, 1.0)
-    auto = bc.Auto().fit(p, y)
-    assert auto.report_.helps is False
-    assert "not clear" in str(auto.report_)
-    grid = np.linspace(0.05, 0.95, 19)
-    assert np.abs(auto.predict_proba(grid)[:, 1] - grid).max() < 0.03
-
-
 @pytest.mark.parametrize("mode", ["stack", "single"])
 def test_several_classes(mode: str) -> None:
     z, y = several(900)

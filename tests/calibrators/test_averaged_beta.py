@@ -18,7 +18,6 @@ from bayescal.calibrators import AveragedBeta
 from bayescal.calibrators.base.table import tabulate
 from bayescal.calibrators.binary.averaged_beta import calibrator as calibrator_module
 from bayescal.calibrators.binary.averaged_beta import regressions as _averaging
-from bayescal.calibrators.binary.averaged_beta.calibrator import unchanged_weight
 from bayescal.calibrators.binary.averaged_beta.points import summarize
 from bayescal.data.rows import Rows
 
@@ -155,20 +154,6 @@ def test_average_is_the_definition(
     )
 
 
-@pytest.mark.parametrize(("n", "least"), [(30, 0.11), (1000, 0.03)])
-def test_unchanged_scores_have_weight_where_they_are_calibrated(n: int, least: float) -> None:
-    """Check the mean weight of the unchanged scores over 40 data sets."""
-    means = []
-    for slope in (1.0, 0.4):
-        data = [data_set(n, seed, slope) for seed in range(40)]
-        fits = [AveragedBeta(inputs="logits", classes=[0, 1]).fit(z, y) for z, y in data]
-        weights = [fitted._member_weights() for fitted in fits]
-        assert all(sum(by_model.values()) == pytest.approx(1) for by_model in weights)
-        states = ({**fitted.state_, "unchanged": np.zeros(())} for fitted in fits)
-        means.append(np.mean([unchanged_weight(state, 0.5) for state in states]))
-    assert means[0] > least > 2 * means[1]
-
-
 def test_scores_that_the_evidence_favors_are_unchanged() -> None:
     unchanged = 0
     for seed in range(20):
@@ -198,16 +183,6 @@ def test_scores_are_changed_for_a_gain_or_if_some_are_zero() -> None:
     p[-2:] = 0, 1
     model = AveragedBeta().fit(p, y)
     assert model.log_bayes_factor_ > 1.75 and not model.unchanged_
-
-
-def test_curves_are_followed_where_rows_are_many() -> None:
-    at = np.linspace(-4, 4, 81)
-    z, y = data_set(20_000, bend=0.8)
-    truth = expit(0.5 * at + 0.8 * np.sin(at))
-    state = AveragedBeta()._fit(Rows(z, y, np.ones(len(z))), 0)
-    assert np.abs(AveragedBeta().apply(state, at)[:, 1] - truth).max() < 0.05
-    beta = bc.Beta(inputs="logits").fit(z, y).predict_proba(at)[:, 1]
-    assert np.abs(beta - truth).max() > 0.1
 
 
 @pytest.mark.parametrize("spread", [0.0, 1e-9, 1.0, 60.0])
@@ -302,22 +277,6 @@ def test_gathered_rows_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(few, every, atol=1e-6)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("n", [1000, 40_000])
-def test_cells_lose_nothing(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that grouping rows in cells loses nothing, also for many rows that are binned first."""
-    rng = np.random.default_rng(n)
-    at = np.linspace(-12, 12, 201)
-    for z in (rng.normal(0, 3, n), rng.standard_t(2, n), np.round(rng.normal(0, 2, n), 2)):
-        y = (rng.random(n) < expit(0.5 * z + 0.8 * np.sin(z))).astype(int)
-        cells = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, np.ones(n)), 0), at)
-        with monkeypatch.context() as patch:
-            patch.setattr("bayescal.calibrators.binary.averaged_beta.points._MAX_POINTS", n)
-            patch.setattr("bayescal.calibrators.binary.averaged_beta.points.MAX_SORTED_ROWS", n)
-            rows = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, np.ones(n)), 0), at)
-        np.testing.assert_allclose(cells, rows, atol=2e-6)
-
-
 @pytest.mark.parametrize("highest", [1e-3, 1.0])
 def test_cells_lose_nothing_where_rows_outweigh_the_priors(
     highest: float, monkeypatch: pytest.MonkeyPatch
@@ -346,14 +305,6 @@ def test_enormous_weights_count_like_large_ones() -> None:
         np.testing.assert_allclose(
             fitted.predict_interval(at), first.predict_interval(at), atol=1e-6
         )
-
-
-def test_losses_left_out_of_enormous_weights_are_finite() -> None:
-    rng = np.random.default_rng(0)
-    p = rng.random(300)
-    y = (rng.random(300) < p**1.5).astype(int)
-    for weight in (1e9 / 300, 1e12 / 300, 1e16):
-        fitted = bc.AveragedBeta().fit(p, y, np.full(300, weight))
         assert np.isfinite(fitted.losses_left_out()).all()
 
 
@@ -403,12 +354,6 @@ def test_extreme_powers_have_finite_losses(power: float) -> None:
     assert np.isfinite(losses).all() and (losses > 0).all()
 
 
-@pytest.mark.parametrize("power", [0, -1, np.inf, np.nan])
-def test_power_is_positive_and_finite(power: float) -> None:
-    with pytest.raises(ValueError, match="power must be positive and finite"):
-        AveragedBeta(power).fit([0.2, 0.4], [0, 1])
-
-
 def test_points_on_both_sides_of_a_gap_stay_there() -> None:
     z = np.concatenate([np.linspace(-5, -4.9, 500), np.linspace(4.9, 5, 500)])
     points = summarize(Rows(z, np.zeros(1000, int), np.ones(1000)))
@@ -456,24 +401,6 @@ def test_predictions_lie_within_their_intervals() -> None:
         lower, upper = model.predict_interval(at)
         probs = model.predict_proba(at)[:, 1]
         assert ((lower <= probs) & (probs <= upper)).all()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("n", "bend"), [(20, 0.8), (200, 0.0)])
-def test_intervals_cover_the_truth(n: int, bend: float) -> None:
-    """Check mean coverage over scores and 60 data sets, up to three standard errors."""
-    at = np.linspace(-6, 6, 41)
-    density = np.exp(-(at**2) / 8) / np.exp(-(at**2) / 8).sum()
-    truth = expit(at + bend * np.sin(1.5 * at))
-    inside = []
-    for seed in range(60):
-        rng = np.random.default_rng(seed)
-        z = rng.normal(0, 2, n)
-        y = (rng.random(n) < expit(z + bend * np.sin(1.5 * z))).astype(int)
-        model = bc.AveragedBeta(inputs="logits", classes=[0, 1]).fit(z, y)
-        lower, upper = model.predict_interval(at)
-        inside.append(density @ ((lower < truth) & (truth < upper)))
-    assert np.mean(inside) > 0.86 - 3 * np.std(inside) / np.sqrt(60)
 
 
 def test_rounding_does_not_keep_a_fit_from_its_end() -> None:

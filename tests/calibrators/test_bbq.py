@@ -135,16 +135,3 @@ def test_numbers_of_bins_survive_rounding_of_the_total() -> None:
     assert 10 * np.cbrt(np.cumsum(weights)[-1]) < 20
     state = BBQ()._fit(Rows(np.linspace(0, 1, 80), np.arange(80) % 2, weights), 0)
     np.testing.assert_array_equal(state["bins"], np.arange(1, 21))
-
-
-@pytest.mark.parametrize(
-    ("name", "values", "ends"),
-    [
-        ("range_factor", (0.5, 101.0), r"\[1, 100\]"),
-        ("prior_weight", (0.0, -1.0), r"\[1e-6, 1e6\]"),
-    ],
-)
-def test_options_outside_their_range(name: str, values: tuple[float, ...], ends: str) -> None:
-    for value in (*values, math.nan, math.inf):
-        with pytest.raises(ValueError, match=f"{name} must lie in {ends}, got"):
-            BBQ(**{name: value})._check_options()

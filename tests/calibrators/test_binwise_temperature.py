@@ -115,16 +115,6 @@ def test_confident_rows_are_told_apart() -> None:
     np.testing.assert_array_equal(state["bin_weights"], [3, 3, 3, 3])
 
 
-def test_options() -> None:
-    assert BinwiseTemperature().domain == "logits"
-    with pytest.raises(ValueError, match="objective must be one of"):
-        BinwiseTemperature("ece")._check_options()  # pyright: ignore[reportArgumentType]
-    with pytest.raises(TypeError, match="bins must be an integer"):
-        BinwiseTemperature(bins=1.5)._check_options()  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="binning must be one of"):
-        BinwiseTemperature(binning="width")._check_options()  # pyright: ignore[reportArgumentType]
-
-
 @pytest.mark.realdata
 def test_figures_of_densenet(shared_data: Path) -> None:
     data = np.load(shared_data / "predictions" / "kull_densenet40_c10.npz")

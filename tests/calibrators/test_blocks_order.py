@@ -306,27 +306,10 @@ def test_steps_by_cross_validation_need_all_rows():
         bc.Decision(steps="cv").fit(_cut(_several(100), 50))
 
 
-def test_arrays_of_dask_and_an_interrupted_fit(tmp_path, monkeypatch):
+def test_arrays_of_dask(monkeypatch):
     array = pytest.importorskip("dask.array")
     p, y, w = _rows_of("weights", 3000)
     _few_at_once(monkeypatch)
     whole = bc.Isotonic().fit(p, y, w)
     cut = bc.Isotonic().fit(array.from_array(p, chunks=700), y, w)
     np.testing.assert_array_equal(cut.thresholds_, whole.thresholds_)
-    path = tmp_path / "fit"
-    parts = [tuple(values[i : i + 1000] for values in (p, y, w)) for i in range(0, 3000, 1000)]
-    reads = 0
-
-    def make():
-        nonlocal reads
-        reads += 1
-        for number, part in enumerate(parts):
-            if reads == 4 and number == 1:
-                raise KeyboardInterrupt
-            yield part
-
-    with pytest.raises(KeyboardInterrupt):
-        bc.Isotonic().fit(bc.Blocks(make, checkpoint=path))
-    again = bc.Isotonic().fit(bc.Blocks(parts, checkpoint=path))
-    np.testing.assert_array_equal(again.thresholds_, whole.thresholds_)
-    assert not path.exists()

@@ -109,15 +109,6 @@ def test_one_row_of_a_class_takes_memory_and_time_linear_in_the_knots() -> None:
     )
 
 
-def test_options() -> None:
-    with pytest.raises(ValueError, match="knots must be at least 2, got 1"):
-        CDFSpline(1)._check_options()
-    with pytest.raises(TypeError, match="knots must be an integer, got 2.5"):
-        CDFSpline(2.5)._check_options()  # pyright: ignore[reportArgumentType]
-    assert CDFSpline().domain == "order"
-    assert not CDFSpline.monotone
-
-
 def test_the_floor_for_weights_of_any_size() -> None:
     scores, y, weights = np.arange(40) / 40, np.arange(40) > 35, np.tile([1.0, 3.0], 20)
     # (1 + 3)**2 / (1 + 9) * 20 = 32 rows are effective.

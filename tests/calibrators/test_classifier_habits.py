@@ -105,20 +105,6 @@ def test_moving_from_scikit_learn_is_one_word(name: str, ensemble: bool, table: 
             np.testing.assert_allclose(mine.predict_proba(X), other.predict_proba(X), atol=2e-3)
 
 
-def test_names_for_more_classes(three_classes: Any) -> None:
-    X, y = three_classes
-    by_hand = bc.OneVsRest(bc.Isotonic())
-    expected = bc.CalibratedClassifier(GaussianNB(), by_hand, cv=3).fit(X, y).predict_proba(X)
-    result = bc.CalibratedClassifier(GaussianNB(), "isotonic", cv=3).fit(X, y)
-    np.testing.assert_array_equal(result.predict_proba(X), expected)
-    for name in ("sigmoid", "Temperature", "venn_abers"):
-        probs = bc.CalibratedClassifier(SVC(), name, cv=3).fit(X, y).predict_proba(X)
-        assert probs.shape == (240, 3)
-        assert bc.metrics.log_loss(probs, y) < np.log(3)
-    with pytest.raises(ValueError, match="got 3 classes"):
-        bc.CalibratedClassifier(GaussianNB(), bc.Isotonic()).fit(X, y)
-
-
 def test_a_fitted_classifier_is_given_as_such(table: Any) -> None:
     X, y = table
     base = Plain().fit(X[:100], y[:100])

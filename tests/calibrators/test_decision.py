@@ -262,21 +262,6 @@ def test_similar_sizes_share_a_compilation(compilations: Callable[[], Any]) -> N
     assert not [name for name in names if "climb" in name]
 
 
-def test_options() -> None:
-    few = [[0.2, 0.8], [0.7, 0.3]], [1, 0]
-    with pytest.raises(ValueError, match="decisions must be at least 1, got 0"):
-        Decision(0).fit(*few)
-    with pytest.raises(TypeError, match="steps must be an integer"):
-        Decision(steps="all").fit(*few)  # pyright: ignore[reportArgumentType]
-    for tolerance in (-1.0, np.inf, np.nan):
-        with pytest.raises(ValueError, match="tolerance must be finite and not negative"):
-            Decision(tolerance=tolerance).fit(*few)
-    with pytest.raises(ValueError, match="partition must"):
-        Decision(partition="firm").fit(*few)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="crop must"):
-        Decision(crop=0.7).fit(*few)
-
-
 @pytest.mark.realdata
 def test_published_figures_of_densenet(shared_data: Path) -> None:
     data = np.load(shared_data / "predictions" / "kull_densenet40_c10.npz")

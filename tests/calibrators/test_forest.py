@@ -181,17 +181,3 @@ def test_other_seeds_give_other_trees() -> None:
     first, again, other = (Forest(8, 3)._fit(Rows(*data), seed=s)["threshold"] for s in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
     assert not np.isin(first[first > 0], other).any()
-
-
-def test_options() -> None:
-    few = [[0.2, 0.8], [0.7, 0.3]], [1, 0]
-    with pytest.raises(ValueError, match="bins must be at least 1, got 0"):
-        Forest(0).fit(*few)
-    with pytest.raises(TypeError, match="bins must be an integer, got 'few'"):
-        Forest("few").fit(*few)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="trees must be at least 1, got 0"):
-        Forest(trees=0).fit(*few)
-    with pytest.raises(ValueError, match="assumption must be one of"):
-        Forest(assumption="none").fit(*few)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="crop must be less than 0.5"):
-        Forest(crop=0.6).fit(*few)

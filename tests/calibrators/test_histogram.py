@@ -200,20 +200,6 @@ def test_the_prior_is_a_beta_distribution_for_each_bin(prior: float) -> None:
             assert state["values"][b] == pytest.approx(posterior.mean(), rel=1e-12)
 
 
-def test_options() -> None:
-    with pytest.raises(ValueError, match="bins must be at least 1, got 0"):
-        Histogram(0)._check_options()
-    with pytest.raises(ValueError, match="binning must be one of .*, got 'equal_size'"):
-        Histogram(binning="equal_size")._check_options()  # pyright: ignore[reportArgumentType]
-    for value in (-1.0, np.nan, np.inf):
-        with pytest.raises(ValueError, match=f"prior_weight must not be negative, got {value}"):
-            Histogram(prior_weight=value)._check_options()
-    with pytest.raises(TypeError, match="prior_weight must be a number, got '1'"):
-        Histogram(prior_weight="1")._check_options()  # pyright: ignore[reportArgumentType]
-    assert Histogram().domain == "probability"
-    assert Histogram(binning="equal_mass").domain == "order"
-
-
 @pytest.mark.parametrize("binning", ["equal_width", "equal_mass"])
 @pytest.mark.parametrize("prior", [0.0, 2.0])
 def test_intervals_are_quantiles_of_beta_posteriors(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 
 from bayescal.calibrators import CenteredIsotonic, Isotonic
-from bayescal.calibrators.binary.monotone.pooling import MonotoneCalibrator, interpolate, pool
+from bayescal.calibrators.binary.monotone.pooling import interpolate, pool
 from bayescal.data.order import ranking as _ranking
 from bayescal.data.rows import Rows
 
@@ -187,11 +187,3 @@ def test_interpolation_between_all_pairs_never_leaves_the_values() -> None:
             values = interpolate(np.sort(at), np.array([0, x]), np.array([low, high]))
             assert values[0] == low and values[-1] == high
             assert (np.diff(values) >= 0).all()
-
-
-@pytest.mark.parametrize("chosen", [Isotonic, CenteredIsotonic])
-def test_unknown_bounds(chosen: type[MonotoneCalibrator]) -> None:
-    with pytest.raises(ValueError, match="bounds must be one of 'none', 'laplace', got 'clip'"):
-        chosen(bounds="clip")._check_options()  # pyright: ignore[reportArgumentType]
-    assert chosen().domain == "order"
-    assert chosen.monotone

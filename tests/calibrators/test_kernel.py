@@ -140,21 +140,6 @@ def test_nearby_sizes_share_a_compilation(compilations: Any) -> None:
     assert names == []
 
 
-def test_options() -> None:
-    few = [[0.2, 0.8], [0.7, 0.3]], [1, 0]
-    with pytest.raises(ValueError, match="kernel must be one of .*, got 'gauss'"):
-        Kernel("gauss").fit(*few)  # pyright: ignore[reportArgumentType]
-    for bad in (0, -1.0, np.inf, np.nan, True, "silverman"):
-        with pytest.raises(ValueError, match="bandwidth must be 'cv' or a positive number"):
-            Kernel(bandwidth=bad).fit(*few)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="crop must be less than 0.5"):
-        Kernel(crop=0.5).fit(*few)
-    with pytest.raises(ValueError, match="crop must lie strictly between 0 and 1"):
-        Kernel(crop=0.0).fit(*few)
-    with pytest.raises(ValueError, match="assumption must be one of"):
-        Kernel(assumption="none").fit(*few)  # pyright: ignore[reportArgumentType]
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.filterwarnings("ignore")

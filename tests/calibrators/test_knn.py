@@ -145,20 +145,6 @@ def test_few_rows_have_one_candidate() -> None:
     assert state["k"] == 32
 
 
-def test_options() -> None:
-    few = [[0.2, 0.8], [0.7, 0.3]], [1, 0]
-    with pytest.raises(ValueError, match="k must be at least 1, got 0"):
-        KNN(0).fit(*few)
-    with pytest.raises(TypeError, match="k must be an integer, got 2.5"):
-        KNN(2.5).fit(*few)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="distance must be one of"):
-        KNN(distance="cosine").fit(*few)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="assumption must be one of"):
-        KNN(assumption="none").fit(*few)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="crop must be less than 0.5"):
-        KNN(crop=0.7).fit(*few)
-
-
 @pytest.mark.parametrize("distance", ["kl", "euclidean"])
 @pytest.mark.parametrize("k", [2, 3])
 def test_functions_in_single_precision_find_the_neighbors_of_confident_rows(

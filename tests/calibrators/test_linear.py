@@ -167,11 +167,3 @@ def test_what_no_penalty_decides_is_centered(kind: type[Matrix]) -> None:
     for fitted in (free, only_columns):
         np.testing.assert_allclose(fitted.coef_.mean(axis=0), np.eye(4).mean(axis=0), atol=1e-12)
     assert abs(free.intercept_.mean()) < 1e-12
-
-
-@pytest.mark.parametrize("bad", [-1.0, np.nan, "auto", True])
-def test_wrong_strengths_are_told(bad: Any) -> None:
-    with pytest.raises(ValueError, match="off_diagonal must be 'cv' or not negative"):
-        Matrix(bad).fit(np.eye(3), [0, 1, 2])
-    with pytest.raises(ValueError, match="intercept must be 'cv' or not negative"):
-        Dirichlet(0.0, bad).fit(np.eye(3), [0, 1, 2])

@@ -85,22 +85,6 @@ def test_a_prior_with_one_scale_per_column_equals_scaled_features(inference: Any
     np.testing.assert_allclose(model.predict_proba(x), scaled.predict_proba(x * scale), rtol=1e-6)
 
 
-def test_draws_under_a_laplace_prior_against_quadrature() -> None:
-    x, y = np.array([-1.5, -0.5, -0.2, 0.3, 0.6, 1.3]), np.array([0, 1, 0, 0, 1, 1])
-    model = bc.LogisticRegression(
-        coef_prior=dist.Laplace(0.0, 0.5), inference="laplace", num_samples=4000, random_state=0
-    ).fit(x[:, None], y)
-    a, b = np.linspace(-20, 20, 801)[:, None], np.linspace(-8, 8, 801)
-    log_density = stats.cauchy(0, 10).logpdf(a) + stats.laplace(0, 0.5).logpdf(b)
-    for row, label in zip(x, y, strict=True):
-        log_density = log_density - np.logaddexp(0, (1 - 2 * label) * (a + b * row))
-    mass = np.exp(log_density)
-    mean = np.sum(mass * expit(a + b)) / mass.sum()
-    spread = np.sqrt(np.sum(mass * expit(a + b) ** 2) / mass.sum() - mean**2)
-    error = 4 * spread / np.sqrt(model.posterior_.ess.min())
-    assert model.predict_proba([[1.0]])[0, 1] == pytest.approx(mean, abs=error)
-
-
 @pytest.mark.parametrize("family", [dist.Laplace, dist.Normal])
 def test_tails_of_the_intercept_beside_a_prior_of_numpyro(family: Any) -> None:
     """Weight draws of the prior by the likelihood of labels of one class."""

@@ -1,7 +1,6 @@
 """Near-isotonic regression against its dual, solved by SciPy, and by hand."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear
@@ -85,9 +84,3 @@ def test_large_strength_is_isotonic_and_zero_is_the_data():
     isotonic = bc.Isotonic().fit(p, y).predict_proba(p)
     np.testing.assert_allclose(bc.NearIsotonic(1e5).fit(p, y).predict_proba(p), isotonic, atol=1e-9)
     np.testing.assert_array_equal(bc.NearIsotonic(0.0).fit(p, y).predict_proba(p)[:, 1], y)
-
-
-@pytest.mark.parametrize("strength", [-1.0, np.inf, np.nan, "cv", True, None])
-def test_wrong_strength_is_an_error(strength):
-    with pytest.raises(ValueError, match=r"strength must be 'bic' or a number of at least 0, got"):
-        bc.NearIsotonic(strength).fit([0.2, 0.7], [0, 1])

@@ -10,14 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from scipy.special import expit, softmax
 from sklearn.exceptions import ConvergenceWarning
 
 import bayescal as bc
-from bayescal.calibrators.base import online
 from bayescal.data import history
 
 Array = np.ndarray
@@ -403,66 +399,6 @@ def test_reports_and_shifts_use_the_whole_history(kind: Any, columns: int, input
     np.testing.assert_allclose(a, b, atol=0.03)
 
 
-class Batches(RuleBasedStateMachine):
-    """For any batches, copies and weights, the calibrator equals one fit to all rows."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        # The prior keeps the best map unique and finite.
-        self.calibrator: Any = bc.AveragedBeta(classes=[0, 1])
-        self.rows: list[tuple[float, int, float]] = []
-
-    @rule(
-        rows=st.lists(
-            st.tuples(
-                st.sampled_from([0.0, 0.2, 0.35, 0.5, 0.75, 1.0]),
-                st.integers(0, 1),
-                st.sampled_from([0.0, 0.5, 1.0, 3.0]),
-            ).filter(lambda row: row[2] > 0 or row[1]),
-            min_size=1,
-            max_size=9,
-        ).filter(lambda rows: any(weight for *_, weight in rows))
-    )
-    def learn(self, rows: list[tuple[float, int, float]]) -> None:
-        p, y, w = map(np.array, zip(*rows, strict=True))
-        self.calibrator.partial_fit(p, y, sample_weight=w)
-        self.rows += rows
-
-    @rule()
-    def copy(self) -> None:
-        self.calibrator = pickle.loads(pickle.dumps(self.calibrator))
-
-    @invariant()
-    def equals_one_fit(self) -> None:
-        if self.rows:
-            p, y, w = map(np.array, zip(*self.rows, strict=True))
-            whole = bc.AveragedBeta(classes=[0, 1]).fit(p, y, w).predict_proba([0.1, 0.6])
-            parts = self.calibrator.predict_proba([0.1, 0.6])
-            np.testing.assert_allclose(parts, whole, atol=1e-6)
-
-
-TestBatches = Batches.TestCase
-TestBatches.settings = settings(max_examples=8, stateful_step_count=8, deadline=None)
-
-
 def test_warnings_are_those_of_fit() -> None:
     with pytest.warns(ConvergenceWarning, match="separate the labels"):
         bc.Logistic().partial_fit([0.1, 0.9], [0, 1])
-
-
-def test_a_sample_that_is_matched_once_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
-    n, k = 6000, 20
-    monkeypatch.setattr(history, "_ROW_NUMBERS", 3000 * k)
-    monkeypatch.setattr(history, "_MIN_ROWS", 3000)
-    monkeypatch.setattr(online, "_MATCHES", 1)
-    rng = np.random.default_rng(0)
-    logits, y = rng.normal(0, 1, (n, k)).round(3), rng.integers(0, k, n)
-    logits[np.arange(n), y] += 2
-    learned = bc.Vector(inputs="logits")
-    for part in np.array_split(np.arange(n), 3):
-        learned.partial_fit(logits[part], y[part], classes=k)
-    assert len(learned.history_["y"]) == 3000
-    whole = bc.Vector(inputs="logits").fit(logits, y)
-    np.testing.assert_allclose(
-        learned.predict_proba(logits[:50]), whole.predict_proba(logits[:50]), atol=0.03
-    )

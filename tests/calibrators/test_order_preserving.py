@@ -229,18 +229,6 @@ def test_similar_sizes_share_a_compilation(compilations: Callable[[], Any]) -> N
 # --- input --------------------------------------------------------------------------------------
 
 
-def test_options() -> None:
-    few = [[0.2, 0.8], [0.7, 0.3]], [1, 0]
-    with pytest.raises(ValueError, match="family must be one of"):
-        OrderPreserving("invariant").fit(*few)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="hidden must be one of 'cv', got 'auto'"):
-        OrderPreserving(hidden="auto").fit(*few)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(TypeError, match="hidden must be 'cv' or two integers"):
-        OrderPreserving(hidden=(3,)).fit(*few)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="hidden must be at least 1, got 0"):
-        OrderPreserving(hidden=(3, 0)).fit(*few)
-
-
 @pytest.mark.slow
 @pytest.mark.realdata
 def test_published_figures_of_densenet(shared_data: Path) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpyro.diagnostics import effective_sample_size
 from scipy import optimize, stats
 from scipy.special import expit, logit
 
@@ -574,69 +573,6 @@ def test_the_mode_is_that_of_the_documented_posterior(monkeypatch: pytest.Monkey
     assert value(start) > best + 1e-3
 
 
-def log_posterior(
-    theta: Array, p: Array, y: Array, w: Array, k: Array, penalty: str, strength: float
-) -> Array:
-    """Compute the log posterior of raw coefficients (m, knots), up to a constant."""
-    lines = theta @ natural_basis(p, k)
-    share = w / w.sum()
-    mean = lines @ share
-    fit = np.logaddexp(0, lines) @ w - lines @ (w * y)
-    rough = np.einsum("mi,ij,mj->m", theta, penalty_matrix(k, penalty), theta)
-    prior = stats.cauchy.logpdf(mean, 0, 10) - strength / 2 * rough
-    if penalty == "curvature":
-        # The least-squares slope for a standard deviation of one half.
-        off = p - share @ p
-        slope = 2 * (lines - mean[:, None]) @ (share * off) / np.sqrt(share @ off**2)
-        prior += stats.cauchy.logpdf(slope, 0, 2.5)
-    return prior - fit
-
-
-def curves_by_quadrature(
-    at: Array, p: Array, y: Array, w: Array, k: Array, penalty: str, strength: float
-) -> tuple[Array, Array]:
-    """Compute the posterior mean and variance of the curve on a grid of all coefficients.
-
-    Grid steps are a quarter of a standard deviation of the normal approximation, out to eight.
-    """
-    problem = (p, y, w, k, penalty, strength)
-    _, begin = reference(p, y, w, k, penalty, strength)
-    unit = 1 / np.abs(natural_basis(p, k)).max(axis=1)
-    result = optimize.minimize(
-        lambda u: -log_posterior((u * unit)[None], *problem)[0], begin / unit, method="BFGS"
-    )
-    # A sum over a grid is valid for any axes; these keep it small.
-    factor = np.linalg.cholesky(result.hess_inv)
-    steps = np.linspace(-8, 8, 65)
-    z = np.stack(np.meshgrid(*[steps] * len(k), indexing="ij"), axis=-1).reshape(-1, len(k))
-    total, first, second = 0.0, np.zeros(len(at)), np.zeros(len(at))
-    for part in np.array_split(z, 40):
-        theta = (result.x + part @ factor.T) * unit
-        mass = np.exp(log_posterior(theta, *problem) + result.fun)
-        curve = expit(theta @ natural_basis(at, k))
-        total += mass.sum()
-        first += mass @ curve
-        second += mass @ curve**2
-    return first / total, second / total - (first / total) ** 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("penalty", "strength"), [("curvature", 0.005), ("coefficients", 0.02)])
-def test_nuts_has_the_moments_of_the_documented_posterior(penalty: Any, strength: float) -> None:
-    """Compare with sums over a grid of three coefficients, on few rows."""
-    p, y, w = make_probs(25, seed=4)
-    calibration = Spline(None, 3, penalty, strength, inference="nuts", num_samples=8000)
-    state = calibration._fit(Rows(p, y, w), 0)
-    at = np.array([0.02, 0.3, 0.5, 0.8, 0.99])
-    mean, variance = curves_by_quadrature(at, p, y, w, state["knots"], penalty, strength)
-    draws = calibration._sample(state, Rows(p, y, w), 0)
-    assert draws.r_hat.max() < 1.02
-    curves = expit(draws.coefficients @ calibration._columns(state, at))
-    for ours, exact in ((curves, mean), ((curves - mean) ** 2, variance)):
-        error = ours.std(axis=(0, 1)) / np.sqrt(effective_sample_size(ours))
-        assert (np.abs(ours.mean(axis=(0, 1)) - exact) < 4.5 * error).all()
-
-
 def test_draws_are_averaged_over_the_strength() -> None:
     """Check weights proportional to the square root of the evidence, on a grid for two knots."""
     rng = np.random.default_rng(0)
@@ -665,57 +601,6 @@ def test_draws_are_averaged_over_the_strength() -> None:
     assert abs(means[0] - means[1]) > 0.1  # the strengths disagree
     given = Spline(None, inference="laplace", strength=0.5, num_samples=4000, random_state=0)
     assert given.fit(x, y).predict_proba([0.8])[0, 1] == pytest.approx(means[0], abs=0.01)
-
-
-@pytest.mark.parametrize(
-    ("center", "spread", "slope"), [(-5.0, 1.5, 1.0), (5.0, 1.5, 1.0), (0.0, 4.0, 0.5)]
-)
-def test_probabilities_near_zero_and_one_are_calibrated(
-    center: float, spread: float, slope: float
-) -> None:
-    """Check rare events and sharp scores, whose true log odds are a line in those of the score."""
-    at = center + spread * stats.norm.ppf((np.arange(21) + 0.5) / 21)
-    truth = expit(slope * at)
-    excess, covered = [], []
-    for seed in range(6):
-        rng = np.random.default_rng(seed)
-        z = rng.normal(center, spread, 2000)
-        y = (rng.random(2000) < expit(slope * z)).astype(int)
-        calibration = Spline(inference="laplace", random_state=0).fit(expit(z), y)
-        result = calibration.predict_proba(expit(at))[:, 1]
-        excess.append(stats.entropy([truth, 1 - truth], [result, 1 - result]).mean())
-        lower, upper = calibration.predict_interval(expit(at), 0.9)
-        covered.append(((lower <= truth) & (truth <= upper)).mean())
-    # A line would cost 1 / n. Splines of the probability cost 4.5 / n or more, and cover 0.6.
-    assert np.mean(excess) < 3 / 2000
-    assert np.mean(covered) > 0.8
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"knots": 2}, "knots must be at least 3, got 2"),
-        ({"folds": 1}, "folds must be at least 2, got 1"),
-        ({"strength": -1.0}, "strength must be 'cv' or not negative, got -1.0"),
-        ({"strength": np.inf}, "strength must be 'cv' or not negative, got inf"),
-        ({"strength": np.nan}, "strength must be 'cv' or not negative, got nan"),
-        ({"strength": "best"}, "strength must be 'cv' or not negative, got 'best'"),
-        ({"rule": "first"}, "rule must be one of 'one_se', 'best', got 'first'"),
-        ({"penalty": "l2"}, "penalty must be one of 'symmetric', 'coefficients', 'curvature', got"),
-        ({"rescale": "odds"}, "rescale must be one of None, 'compact_logit', 'logit', got 'odds'"),
-        ({"knots": [0.1, 0.5]}, "knots must be 3 or more distinct probabilities, got .0.1, 0.5."),
-        ({"knots": [0.1, 0.5, 1.5]}, "knots must be 3 or more distinct probabilities, got"),
-        ({"strengths": []}, "strengths must be positive numbers, got"),
-        ({"strengths": [1.0, 0.0]}, "strengths must be positive numbers, got .1.0, 0.0."),
-        ({"epsilon": 0.5}, "epsilon must be 'auto' or lie between 0 and 1/2, got 0.5"),
-        ({"epsilon": "none"}, "epsilon must be 'auto' or lie between 0 and 1/2, got 'none'"),
-        ({"unity_prior_weight": -1.0}, "unity_prior_weight must not be negative, got -1.0"),
-        ({"unity_prior_weight": np.nan}, "unity_prior_weight must not be negative, got nan"),
-    ],
-)
-def test_options_are_checked(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Spline(**options)._check_options()
 
 
 @pytest.mark.parametrize(("rescale", "sharp"), [(None, False), ("logit", False), ("logit", True)])

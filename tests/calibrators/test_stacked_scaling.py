@@ -463,19 +463,6 @@ def test_held_out_losses_are_of_mixtures_without_the_fold(monkeypatch: pytest.Mo
     assert not hasattr(model, "held_out_losses_") and model.member_names_ == ["probability"]
 
 
-def test_expected_loss_is_not_too_good() -> None:
-    """Check with random labels that the mean expected loss is not optimistic."""
-    gaps, n = [], 60
-    for seed in range(40):
-        z = 2 * np.random.default_rng(seed).normal(size=(n, 4))
-        y = np.random.default_rng(seed + 1000).integers(4, size=n)
-        model = bc.StackedScaling(inputs="logits", classes=range(4)).fit(z, y)
-        at = 2 * np.random.default_rng(seed + 2000).normal(size=(2000, 4))
-        truth = -np.log(model.predict_proba(at)).mean()
-        gaps.append(model.held_out_losses_.mean() - truth)
-    assert np.mean(gaps) > -2 * np.std(gaps) / np.sqrt(len(gaps))
-
-
 def _quadratic(theta: np.ndarray) -> tuple[float, np.ndarray]:
     matrix = np.diag([1.0, 10.0])
     return 5 + 0.5 * float(theta @ matrix @ theta), matrix @ theta

@@ -223,17 +223,6 @@ def test_the_temperature_is_that_of_scipy() -> None:
         assert ours.objective_ <= result.fun + 1e-14
 
 
-def test_jensen_says_on_which_side_the_rest_errs() -> None:
-    z, _, _ = make_logits(200)
-    top = truncate(z, 3)
-    calibrator = bc.Temperature(inputs="top_logits", classes=12).fit(top, top[0][:, 1])
-    for s, side in ((0.5, 1), (1.0, 0), (2.0, -1)):
-        calibrator.state_["theta"] = np.array([s])
-        true = 1 - np.exp(np.sort(log_softmax(s * z, axis=1), axis=1)[:, -3:]).sum(axis=1)
-        error = calibrator.predict_proba(top).rest - true
-        assert (error * side > 0).all() if side else np.abs(error).max() < 1e-12
-
-
 def test_vector_with_a_rest_is_that_of_scipy() -> None:
     z, y, w = make_logits(k=6)
     indices, logits, rest = top = truncate(z, 2)

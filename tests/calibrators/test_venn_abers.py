@@ -75,24 +75,6 @@ def test_small_data_equal_brute_force(data: list[tuple[int, int, int]]) -> None:
     )
 
 
-def test_by_hand() -> None:
-    # Below both rows a 1 pools with the 0 that follows; above, a 0 pools with the 1 before.
-    state = VennAbers()._fit(Rows(np.array([1.0, 2.0]), np.array([0, 1]), np.ones(2)), 0)
-    at = np.array([0.0, 1.0, 1.5, 2.0, 3.0])
-    low, high = VennAbers()._ends(state, at)
-    np.testing.assert_allclose(low, [0, 0, 0, 1 / 2, 1 / 2])
-    np.testing.assert_allclose(high, [1 / 2, 1 / 2, 1, 1, 1])
-    np.testing.assert_allclose(
-        VennAbers().apply(state, at)[:, 1], [1 / 3, 1 / 3, 1 / 2, 2 / 3, 2 / 3]
-    )
-    # One class only: a 0 pools with every 1 before it.
-    state = VennAbers()._fit(Rows(np.array([1.0, 2.0, 3.0]), np.ones(3), np.ones(3)), 0)
-    np.testing.assert_array_equal(state["thresholds"], [1, 2, 3])
-    np.testing.assert_allclose(state["lower"], [0, 1 / 2, 2 / 3, 3 / 4])
-    np.testing.assert_array_equal(state["upper"], [1, 1, 1, 1])
-    np.testing.assert_allclose(VennAbers().apply(state, np.array([9.0]))[:, 1], [4 / 5])
-
-
 def test_state_holds_a_score_only_where_a_value_changes() -> None:
     rng = np.random.default_rng(5)
     scores = rng.uniform(size=5000)
@@ -124,16 +106,6 @@ def test_a_level_is_an_error_that_says_why() -> None:
         fitted.predict_interval([0.5], 0.9)
     with pytest.raises(TypeError, match="no credible interval"):
         fitted.predict_interval([0.5], level=0.9)
-
-
-@pytest.mark.parametrize("ones", [1, 3, 9])
-def test_one_score_has_the_share_with_one_row_more(ones: int) -> None:
-    y = (np.arange(10) < ones).astype(int)
-    p = VennAbers().fit(np.full(10, 0.4), y).predict_proba(np.array([0.1, 0.4, 0.9]))[:, 1]
-    low, high = ones / 11, (ones + 1) / 11
-    # Below all scores a row of class 0 is alone, and above all scores a row of class 1.
-    pairs = [(0.0, high), (low, high), (low, 1.0)]
-    np.testing.assert_allclose(p, [b / (1 - a + b) for a, b in pairs], rtol=1e-12)
 
 
 def test_exchanged_classes_have_the_same_ties() -> None:

@@ -103,16 +103,6 @@ def test_only_what_is_left_to_one_tells_confident_rows_apart() -> None:
     np.testing.assert_allclose(WeightScaling(2).apply(state, p)[6:], 0.5, atol=1e-9)
 
 
-def test_options() -> None:
-    assert WeightScaling().domain == "probabilities"
-    with pytest.raises(ValueError, match="bins must be at least 1, got 0"):
-        WeightScaling(0).fit([0.2, 0.7], [0, 1])
-    with pytest.raises(ValueError, match="binning must be one of .*, got 'equal'"):
-        WeightScaling(binning="equal").fit(  # pyright: ignore[reportArgumentType]
-            [0.2, 0.7], [0, 1]
-        )
-
-
 @pytest.mark.realdata
 def test_published_figures_of_densenet(shared_data: Path) -> None:
     data = np.load(shared_data / "predictions" / "kull_densenet40_c10.npz")

@@ -349,20 +349,6 @@ def test_arrays_in_memory_are_no_blocks():
     assert as_blocks(ROWS.tolist(), ROWS) is None
 
 
-def test_labels_and_weights_of_zarr():
-    zarr = pytest.importorskip("zarr")
-    rng = np.random.default_rng(0)
-    rows = rng.uniform(size=300), rng.integers(0, 2, 300), rng.uniform(size=300)
-    stored = [zarr.array(values) for values in rows]
-    for scores in (stored[0], rows[0]):
-        for function in (bc.metrics.log_loss, bc.metrics.ece):
-            assert function(scores, stored[1], weights=stored[2]) == pytest.approx(
-                function(rows[0], rows[1], weights=rows[2])
-            )
-    theta = bc.Beta().fit(*rows).state_["theta"]
-    np.testing.assert_allclose(bc.Beta().fit(*stored).state_["theta"], theta, atol=1e-8)
-
-
 def test_what_is_no_array_is_an_error(tmp_path):
     zarr, h5py = pytest.importorskip("zarr"), pytest.importorskip("h5py")
     array, pa = pytest.importorskip("dask.array"), pytest.importorskip("pyarrow")

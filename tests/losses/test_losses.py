@@ -573,30 +573,21 @@ ANY: Any = "max"
         (lambda: cross_entropy(jnp.zeros(()), LABELS), ValueError, r"with k at least 2, got \(\)"),
         (lambda: cross_entropy(LOGITS, LOGITS[:, 0]), TypeError, "targets must be integers, got"),
         (lambda: cross_entropy(LOGITS, LABELS == 0), TypeError, "integers, got dtype bool"),
-        (lambda: cross_entropy(LOGITS, LOGITS.astype(int)), TypeError, "soft targets must be floa"),
-        (
-            lambda: cross_entropy(LOGITS, jnp.array([0])),
-            ValueError,
-            r"targets must have shape \(2,\) for labels or \(2, 3\) for soft targets to match "
-            r"logits of shape \(2, 3\), got \(1,\)",
-        ),
+        (lambda: cross_entropy(LOGITS, LOGITS.astype(int)), TypeError, "soft targets must be"),
+        (lambda: cross_entropy(LOGITS, LABELS[:1]), ValueError, r"targets must .* got \(1,\)"),
         (lambda: brier(LOGITS, LOGITS[:, :2]), ValueError, r"targets must .* got \(2, 2\)"),
         (lambda: focal(LOGITS, LOGITS), ValueError, r"labels must have shape \(2,\) .* \(2, 3\)"),
-        (lambda: brier(LOGITS, LABELS, weights=jnp.ones(3)), ValueError, r"weights .*, got \(3,\)"),
+        (lambda: brier(LOGITS, LABELS, weights=jnp.ones(3)), ValueError, r"weights .* \(3,\)"),
         (lambda: brier(LOGITS, LABELS, weights=LABELS == 0), TypeError, "weights must be real"),
         (lambda: brier(LOGITS, LABELS, mask=jnp.ones(2)), TypeError, "mask must be boolean, or"),
         (lambda: brier(LOGITS, LABELS, mask=LOGITS == 0), ValueError, r"mask must .* \(2,\)"),
         (lambda: brier(LOGITS, LABELS, reduction=ANY), ValueError, "'none', got 'max'"),
-        (lambda: distillation(LOGITS, LABELS, LOGITS[:1]), ValueError, r"teacher_logits must have"),
-        (lambda: instance_targets(LOGITS, LABELS[:1], 0.1), ValueError, r"labels .* got \(1,\)"),
-        (lambda: instance_targets(LOGITS, LOGITS[:, 0], 0.1), TypeError, "labels must be integers"),
+        (lambda: distillation(LOGITS, LABELS, LOGITS[:1]), ValueError, "teacher_logits must have"),
+        (lambda: instance_targets(LOGITS, LABELS[:1], 0.1), ValueError, r"labels .* \(1,\)"),
+        (lambda: instance_targets(LOGITS, LOGITS[:, 0], 0.1), TypeError, "labels must be int"),
         (lambda: soft_ece(LOGITS, LABELS, bins=0), ValueError, "bins must be at least 1, got 0"),
         (lambda: soft_ece(LOGITS, LABELS, order=0.5), ValueError, "order .* finite, got 0.5"),
-        (
-            lambda: soft_ece(LOGITS, LABELS, order=ANY),
-            TypeError,
-            "order must be a number, got 'max'",
-        ),
+        (lambda: soft_ece(LOGITS, LABELS, order=ANY), TypeError, "order must be a number"),
     ],
 )
 def test_wrong_arrays(call: Any, error: type[Exception], message: str) -> None:
@@ -604,23 +595,14 @@ def test_wrong_arrays(call: Any, error: type[Exception], message: str) -> None:
         jax.eval_shape(call)
 
 
-SHARE, POSITIVE, WHOLE = (
-    r"must lie in \[0, 1\]",
-    "must be finite and positive",
-    "must be finite and not",
-)
+SHARE, POSITIVE, WHOLE = r"lie in \[0, 1\]", "be finite and positive", "be finite and not negative"
 
 
 @pytest.mark.parametrize(
     ("name", "call", "bad", "message"),
     [
         ("smoothing", lambda n: smoothed_cross_entropy(LOGITS, LABELS, n), (1, -0.1), r"\[0, 1\)"),
-        (
-            "smoothing",
-            lambda n: instance_cross_entropy(LOGITS, LABELS, LOGITS, n),
-            (1.5,),
-            "lie in",
-        ),
+        ("smoothing", lambda n: instance_cross_entropy(LOGITS, LABELS, LOGITS, n), (2,), "lie"),
         ("offset", lambda n: instance_targets(LOGITS, LABELS, 0.1, n), (-1, math.inf), WHOLE),
         ("gamma", lambda n: focal(LOGITS, LABELS, n), (-1.0, math.nan), WHOLE),
         ("strength", lambda n: confidence_penalty(LOGITS, LABELS, n), (-1,), WHOLE),

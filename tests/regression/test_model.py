@@ -99,6 +99,7 @@ SAMPLED: dict[str, tuple[Any, Any, Any]] = {
     "Logistic": (bc.Logistic(inputs="logits", **BINARY), Z, Y),
     "Beta": (bc.Beta(inputs="logits", **BINARY), Z, Y),
     "Quadratic": (bc.Quadratic(inputs="logits", **BINARY), Z, Y),
+    "Spline": (bc.Spline(strength=0.1, knots=5, **BINARY), expit(Z), Y),
     "Vector": (bc.Vector(inputs="logits", **BINARY), LOGITS, CLASSES),
     "Matrix": (bc.Matrix(inputs="logits", **BINARY), LOGITS, CLASSES),
     "Dirichlet": (bc.Dirichlet(inputs="logits", **BINARY), LOGITS, CLASSES),

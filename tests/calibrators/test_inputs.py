@@ -414,19 +414,3 @@ def test_decimals_in_single_precision_are_those_of_double_precision(digits: int)
     other = rng.dirichlet(np.full(3, 0.2), 500).astype(np.float32)
     read = convert(other, "probs", "logits", least)
     np.testing.assert_allclose(np.exp(read), np.maximum(other, FLOOR), rtol=2.0**-24, atol=0)
-
-
-@pytest.mark.parametrize("kind", ["array", "list", "objects", "blocks"])
-def test_byte_strings_are_labels_in_every_source(kind: str) -> None:
-    rng = np.random.default_rng(0)
-    p = rng.random(60)
-    texts = np.where(rng.random(60) < p, "b", "a")
-    y: Any = texts.astype("S1")
-    expected = bc.Logistic().fit(p, texts).predict_proba(p)
-    if kind == "blocks":
-        fitted = bc.Logistic().fit(bc.Blocks([(p[:20], y[:20]), (p[20:], y[20:])]))
-    else:
-        y = {"array": y, "list": y.tolist(), "objects": y.astype(object)}[kind]
-        fitted = bc.Logistic().fit(p, y)
-    assert fitted.classes_.tolist() == [b"a", b"b"]
-    np.testing.assert_allclose(fitted.predict_proba(p), expected, atol=1e-9)

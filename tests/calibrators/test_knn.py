@@ -16,8 +16,6 @@ from bayescal.data.rows import Rows
 from tests.calibrators.brute import (
     crop_and_normalize,
     example,
-    log_loss,
-    split_into_folds,
     target_values,
 )
 
@@ -116,33 +114,6 @@ def test_a_sample_that_misleads_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
     closeness = np.tile(np.arange(1000.0)[::-1], (3, 1))  # the sample holds the largest
     result = _search._thresholds(closeness, 100)
     assert ((closeness >= result).sum(axis=1) >= 100).all()
-
-
-@pytest.mark.parametrize("distance", ["kl", "euclidean"])
-def test_cross_validation_is_that_of_refits(distance: Distance) -> None:
-    p, y, weights = example(180, 3, digits=9)
-    chosen = KNN(distance=distance)
-    state = chosen._fit(Rows(p, y, weights), seed=5)
-    total = weights.sum()
-    p, y, weights, fold = split_into_folds(p, y, weights)
-    assert state["candidates"].tolist() == [32, 64, 128, 256]
-    assert 256 <= total < 512
-    for k, loss in zip(state["candidates"], state["cv_losses"], strict=True):
-        result = np.empty_like(p)
-        for f in range(10):
-            kept = fold != f
-            refit = KNN(int(k), distance)
-            result[~kept] = refit.apply(
-                refit._fit(Rows(p[kept], y[kept], weights[kept]), 0), p[~kept]
-            )
-        assert loss == pytest.approx(log_loss(result, y, weights), abs=1e-9)
-    assert state["k"] == state["candidates"][np.argmin(state["cv_losses"])]
-
-
-def test_few_rows_have_one_candidate() -> None:
-    state = KNN()._fit(Rows(*example(20, 3)[:2], np.ones(20)), seed=0)
-    assert state["candidates"].tolist() == [32]
-    assert state["k"] == 32
 
 
 @pytest.mark.parametrize("distance", ["kl", "euclidean"])

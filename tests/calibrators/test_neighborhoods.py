@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from bayescal.calibrators import KNN, Calibrator, Forest, Kernel
 from bayescal.calibrators.neighborhood.base import crop_floor, merge
 from bayescal.data.order.equal_rows import distinct_rows
 from bayescal.data.rows import Rows
+from tests.calibrators.brute import example, log_loss, split_into_folds
 
 CROSS_VALIDATED: tuple[Calibrator, ...] = (
     KNN(),
@@ -33,6 +35,27 @@ def test_one_row_has_its_own_loss(chosen: Calibrator) -> None:
     widest = {"KNN": ("k", 32), "Kernel": ("bandwidth", 102.4), "Forest": ("bins", 1)}
     name, value = widest[type(chosen).__name__]
     assert state[name] == value
+
+
+@pytest.mark.parametrize("chosen", CROSS_VALIDATED[:5], ids=repr)
+def test_cross_validation_is_that_of_refits(chosen: Any) -> None:
+    name = "k" if isinstance(chosen, KNN) else "bandwidth"
+    p, y, weights = example(180, 3, digits=9)
+    state = chosen._fit(Rows(p, y, weights), seed=5)
+    candidates, losses = state["candidates"], state["cv_losses"]
+    if name == "k":
+        assert candidates.tolist() == [32, 64, 128, 256] and 256 <= weights.sum() < 512
+    else:
+        np.testing.assert_allclose(candidates, 1.6 * 2.0 ** np.arange(6, -10, -1))
+    p, y, weights, fold = split_into_folds(p, y, weights)
+    for value, loss in list(zip(candidates, losses, strict=True))[:: 1 if name == "k" else 5]:
+        refit, result = clone(chosen).set_params(**{name: value.item()}), np.empty_like(p)
+        for f in range(10):
+            kept = fold != f
+            fitted = refit._fit(Rows(p[kept], y[kept], weights[kept]), seed=0)
+            result[~kept] = refit.apply(fitted, p[~kept])
+        assert loss == pytest.approx(log_loss(result, y, weights), abs=1e-9)
+    assert state[name] == candidates[np.argmin(losses)]
 
 
 def test_crop_by_hand() -> None:

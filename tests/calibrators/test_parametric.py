@@ -331,8 +331,10 @@ def to_u(name: str, theta: Array, mean: Array, scale: Array) -> Array:
     return u
 
 
-@pytest.mark.parametrize("labels", ["mixed", "separable", "one class"])
-@pytest.mark.parametrize("name", MAPS)
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [*((name, "mixed") for name in MAPS), ("quadratic", "separable"), ("beta 2", "one class")],
+)
 def test_laplace_is_normal_at_the_mode_of_the_documented_posterior(
     name: str, labels: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

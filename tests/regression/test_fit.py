@@ -17,17 +17,11 @@ from sklearn.linear_model import LogisticRegression
 from bayescal._core.minimization.optimize import Status
 from bayescal.regression.binary.fit import Fit, fit_many, fit_single
 from bayescal.regression.binary.objective import CoefficientPrior, Regression
+from tests.regression.problems import loss, make_rows, slope
 
 pytestmark = pytest.mark.usefixtures("x64")
 
 Array = np.ndarray
-
-
-def make_rows(n: int, d: int, seed: int = 0) -> tuple[Array, Array, Array]:
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(n, d)) * rng.uniform(0.3, 3, d) + rng.normal(size=d)
-    t = (rng.random(n) < expit(1.5 * (x[:, 0] - x[:, 0].mean()) - 0.3)).astype(float)
-    return x, t, rng.uniform(0.1, 2.0, n)
 
 
 def fit(
@@ -40,25 +34,9 @@ def fit(
     return np.concatenate([result.intercept, result.coef[0]]), result
 
 
-def loss(beta: Array, x: Array, t: Array, w: Array, l1: float = 0.0, l2: float = 0.0) -> float:
-    line = beta[0] + x @ beta[1:]
-    entropy = np.sum(w * (np.logaddexp(0, line) - t * line))
-    # Without a penalty, squared coefficients may overflow.
-    squares = l2 / 2 * np.sum(beta[1:] ** 2) if l2 else 0.0
-    return float(entropy + l1 * np.abs(beta[1:]).sum() + squares)
-
-
-def smooth_gradient(
-    beta: Array, x: Array, t: Array, w: Array, l1: float = 0.0, l2: float = 0.0
-) -> Array:
-    """Compute the gradient of the smooth part."""
-    residual = w * (expit(beta[0] + x @ beta[1:]) - t)
-    return np.concatenate([[residual.sum()], x.T @ residual + l2 * beta[1:]])
-
-
 def scipy_minimum(x: Array, t: Array, w: Array, l2: float) -> float:
     actual = optimize.minimize(
-        loss, np.zeros(x.shape[1] + 1), (x, t, w, 0.0, l2), "BFGS", smooth_gradient,
+        loss, np.zeros(x.shape[1] + 1), (x, t, w, l2), "BFGS", slope,
         options={"gtol": 1e-9, "maxiter": 10_000},
     )  # fmt: skip
     return float(actual.fun)
@@ -75,7 +53,7 @@ def test_smooth_fits_reach_scipys_optimum(d: int, l2: float, soft: bool) -> None
     assert int(result.status[0]) == Status.CONVERGED
     assert float(result.value[0]) == pytest.approx(loss(beta, x, t, w, l2=l2), rel=1e-12)
     assert float(result.value[0]) <= scipy_minimum(x, t, w, l2) * (1 + 1e-10)
-    assert np.abs(smooth_gradient(beta, x, t, w, l2=l2)).max() < 1e-5
+    assert np.abs(slope(beta, x, t, w, l2=l2)).max() < 1e-5
 
 
 @pytest.mark.parametrize(
@@ -87,7 +65,7 @@ def test_elastic_net_meets_the_conditions_of_optimality(d: int, l1: float, l2: f
     x[:, -1] = x[:, 0] + 0.1 * x[:, -1]
     beta, result = fit(x, t, w, l1, l2)
     assert int(result.status[0]) == Status.CONVERGED
-    gradient = smooth_gradient(beta, x, t, w, l2=l2)
+    gradient = slope(beta, x, t, w, l2=l2)
     assert abs(gradient[0]) < 1e-5
     zero = beta[1:] == 0
     # The objective is convex, so these conditions are necessary and sufficient.
@@ -107,7 +85,7 @@ def test_elastic_net_against_scikit_learn() -> None:
             max_iter=100_000,
             random_state=0,
         ).fit(x, t, sample_weight=w)
-        theirs = loss(np.r_[model.intercept_, model.coef_[0]], x, t, w, l1, l2)
+        theirs = loss(np.r_[model.intercept_, model.coef_[0]], x, t, w, l2, l1)
         beta, result = fit(x, t, w, l1, l2)
         assert float(result.value[0]) == pytest.approx(theirs, rel=1e-8)
         np.testing.assert_allclose(beta[1:], model.coef_[0], atol=1e-4)

@@ -20,6 +20,7 @@ from bayescal.regression.binary.blocks import fit_binary
 from bayescal.regression.binary.fit import Fit, fit_many, fit_single
 from bayescal.regression.binary.host import MANY, fit_on_host
 from bayescal.regression.binary.objective import BinaryDesign, CoefficientPrior, Regression
+from tests.regression.problems import loss, slope
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -34,16 +35,6 @@ def make_rows(n: int, d: int, seed: int = 0) -> tuple[Array, Array, Array]:
     return x, t, rng.uniform(0.1, 2.0, n)
 
 
-def loss(beta: Array, x: Array, t: Array, w: Array, l2: Any = 0.0) -> float:
-    line = beta[0] + x @ beta[1:]
-    return float(w @ (np.logaddexp(0, line) - t * line) + 0.5 * np.sum(l2 * beta[1:] ** 2))
-
-
-def loss_gradient(beta: Array, x: Array, t: Array, w: Array, l2: Any = 0.0) -> Array:
-    residual = w * (expit(beta[0] + x @ beta[1:]) - t)
-    return np.concatenate([[residual.sum()], x.T @ residual + l2 * beta[1:]])
-
-
 def scipy_minimum(x: Array, t: Array, w: Array, l2: Any, free: Array) -> float:
     """Minimize with SciPy over the free coefficients, in units of one standard deviation."""
     unit = np.concatenate([[1.0], x.std(axis=0)])[free]
@@ -56,7 +47,7 @@ def scipy_minimum(x: Array, t: Array, w: Array, l2: Any, free: Array) -> float:
     actual = optimize.minimize(
         lambda part: loss(full(part), x, t, w, l2),
         np.zeros(free.sum()),
-        jac=lambda part: loss_gradient(full(part), x, t, w, l2)[free] / unit,
+        jac=lambda part: slope(full(part), x, t, w, l2)[free] / unit,
         method="BFGS",
         options={"gtol": 1e-9, "maxiter": 10_000},
     )
@@ -96,7 +87,7 @@ def test_host_reaches_scipys_optimum_and_does_as_the_compiled_fit(l2: Any, mask:
     assert float(actual.value) == pytest.approx(loss(actual.x, x, t, w, l2), rel=1e-12)
     assert float(actual.value) <= best * (1 + 1e-10)
     scale = np.concatenate([[1.0], x.std(axis=0)])
-    assert np.abs(loss_gradient(actual.x, x, t, w, l2) / scale)[moves].max() < 1e-5
+    assert np.abs(slope(actual.x, x, t, w, l2) / scale)[moves].max() < 1e-5
     if np.ndim(l2):
         check_same(actual, problem)
 
@@ -193,7 +184,7 @@ def test_a_part_of_many_rows_changes_nothing(kind: str) -> None:
         assert int(actual.status) == Status.CONVERGED
         assert float(actual.value) == pytest.approx(loss(actual.x, x, t, w), rel=1e-12)
         # Newton's step from this point would gain next to nothing.
-        gradient = loss_gradient(actual.x, x, t, w)
+        gradient = slope(actual.x, x, t, w)
         p = expit(actual.x[0] + x[:, 0] * actual.x[1])
         design = np.stack([np.ones(N_MANY), x[:, 0]])
         hessian = (design * (w * p * (1 - p))) @ design.T
@@ -214,7 +205,7 @@ def test_a_fit_that_only_rounding_stops_has_converged(seed: int) -> None:
     t, w, l2 = (rng.random(60) < expit(x[:, 0])).astype(float), np.ones(60), 10.0 ** -(8 + seed % 7)
     actual = fit_single(Regression(x, t, w, 0.0, l2))
     assert int(actual.status) == Status.CONVERGED and int(actual.iterations) < 30
-    gradient = loss_gradient(actual.x, x, t, w, l2)
+    gradient = slope(actual.x, x, t, w, l2)
     p = expit(actual.x[0] + x @ actual.x[1:])
     design = np.column_stack([np.ones(60), x]).T
     hessian = (design * (p * (1 - p))) @ design.T + np.diag([0.0] + d * [l2])
@@ -293,8 +284,8 @@ def test_many_columns_meet_the_conditions_of_optimality() -> None:
     x = (x - x.mean(axis=0)) / x.std(axis=0)
     actual = fit_on_host(Regression(x, t, w, 0.0, 5.0))
     assert actual.status == Status.CONVERGED
-    gradient = loss_gradient(actual.x, x, t, w, 5.0)
+    gradient = slope(actual.x, x, t, w, 5.0)
     # A step along the gradient would change the loss by a negligible amount.
     assert np.abs(gradient).max() < 1e-3
     few = fit_on_host(Regression(x[:, :MANY], t, w, 0.0, 5.0))
-    assert np.abs(loss_gradient(few.x, x[:, :MANY], t, w, 5.0)).max() < 1e-6
+    assert np.abs(slope(few.x, x[:, :MANY], t, w, 5.0)).max() < 1e-6

@@ -225,9 +225,7 @@ def test_labels_that_are_separable_in_part_end_soon() -> None:
     assert result.value > 30 * np.log(2)
 
 
-@pytest.mark.parametrize(
-    "kind", ["vector", "matrix", pytest.param("everything", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("kind", ["matrix", pytest.param("everything", marks=pytest.mark.slow)])
 def test_many_fits_in_one_program(kind: str, x64: None) -> None:
     design = make_design(120, 4, 7, kind)
     rng = np.random.default_rng(0)

@@ -229,22 +229,16 @@ def test_arguments_that_cannot_be_are_an_error():
 def test_an_error_says_in_which_block():
     def fail(block):
         if block.number == 2:
-            raise ValueError("scores must be finite")
+            raise error("scores must be finite")
         return _sum(block)
 
+    error = ValueError
     with pytest.raises(ValueError, match="block 2: scores must be finite"):
         bc.Blocks(_make).total(fail)
-
-
-def test_an_error_of_any_kind_says_in_which_block():
-    def fail(block):
-        if block.number == 1:
-            raise KeyError("unknown")
-        return _sum(block)
-
+    error = KeyError
     with pytest.raises(KeyError) as caught:
         bc.Blocks(_make).total(fail)
-    assert caught.value.__notes__ == ["in block 1"]
+    assert caught.value.__notes__ == ["in block 2"]
 
 
 def test_progress_is_said():

@@ -53,8 +53,11 @@ def test_targets(preset: str) -> None:
     np.testing.assert_allclose(np.r_[model.intercept_, model.coef_[0]], expected.x, atol=1e-5)
 
 
-@pytest.mark.parametrize("rate", [0.3, 3.0, 30.0, np.array([0.3, 3.0, 30.0, 8.0])], ids=repr)
-@pytest.mark.parametrize("inference", ["map", "laplace"])
+@pytest.mark.parametrize(
+    ("rate", "inference"),
+    [(0.3, "map"), (3.0, "laplace"), (30.0, "map"), (np.array([0.3, 3.0, 30.0, 8.0]), "laplace")],
+    ids=repr,
+)
 def test_a_laplace_prior_has_its_mode_at_the_kink(rate: Any, inference: Any) -> None:
     x, y, w = make_features(d=4)
     rate = np.broadcast_to(rate, 4)
@@ -75,7 +78,7 @@ def test_a_laplace_prior_has_its_mode_at_the_kink(rate: Any, inference: Any) -> 
     assert model.objective_ * w.sum() == pytest.approx(value, rel=1e-9)
 
 
-@pytest.mark.parametrize("inference", ["laplace", "nuts"])
+@pytest.mark.parametrize("inference", ["laplace", pytest.param("nuts", marks=pytest.mark.slow)])
 def test_a_prior_with_one_scale_per_column_equals_scaled_features(inference: Any) -> None:
     x, y, w = make_features(d=3)
     scale = np.array([0.1, 1.0, 4.0])
@@ -85,7 +88,9 @@ def test_a_prior_with_one_scale_per_column_equals_scaled_features(inference: Any
     np.testing.assert_allclose(model.predict_proba(x), scaled.predict_proba(x * scale), rtol=1e-6)
 
 
-@pytest.mark.parametrize("family", [dist.Laplace, dist.Normal])
+@pytest.mark.parametrize(
+    "family", [dist.Laplace, pytest.param(dist.Normal, marks=pytest.mark.slow)]
+)
 def test_tails_of_the_intercept_beside_a_prior_of_numpyro(family: Any) -> None:
     """Weight draws of the prior by the likelihood of labels of one class."""
     x, scale, n = make_features(20, 5)[0], np.linspace(0.2, 2.0, 5), 400_000

@@ -31,20 +31,6 @@ def test_one_case_of_each_class_by_hand() -> None:
         np.testing.assert_allclose(result, [share / 3, 1 - share / 3], rtol=1e-14)
 
 
-def test_two_cases_of_each_class_by_hand() -> None:
-    # Both classes have standard deviation sqrt(2); h = 1 / sqrt(2) makes kernels N(x_i, 1).
-    result = instance_targets([0.0, 2.0, 1.0, 3.0], [0, 0, 1, 1], bandwidth=math.sqrt(0.5))
-
-    def density(x: float, a: float, b: float) -> float:
-        return math.exp(-((x - a) ** 2) / 2) + math.exp(-((x - b) ** 2) / 2)
-
-    def share(x: float) -> float:
-        return density(x, 0, 2) / (density(x, 0, 2) + density(x, 1, 3))
-
-    expected = [share(0) / 4, share(2) / 4, 1 - (1 - share(1)) / 4, 1 - (1 - share(3)) / 4]
-    np.testing.assert_allclose(result, expected, rtol=1e-14)
-
-
 @pytest.mark.parametrize("bandwidth", RULES)
 @pytest.mark.parametrize("scale", SCALES)
 def test_one_class_only_is_platt(scale: Any, bandwidth: Any) -> None:

@@ -78,28 +78,6 @@ def test_many_blocks_of_kernels_and_points(
     np.testing.assert_allclose(result, expected, rtol=0, atol=1e-6)
 
 
-def test_factors_are_those_of_scipy(x64: None) -> None:
-    for d in (1, 4):
-        x, weights = draw_features(50, d), weights_of(50)
-        reference = scipy.stats.gaussian_kde(x.T, weights=weights)
-        size = kernels.size_of_shares(jnp.asarray(weights))
-        assert float(size) == pytest.approx(reference.neff, rel=1e-14)
-        result = kernels.silverman_bandwidth(size, d), kernels.scott_bandwidth(size, d)
-        expected = reference.silverman_factor(), reference.scotts_factor()
-        np.testing.assert_allclose(result, expected, rtol=1e-14)
-
-
-def test_covariance_is_that_of_numpy(x64: None) -> None:
-    x, weights = draw_features(40, 3), weights_of(40)
-    size, unit = kernels.size_of_shares(jnp.asarray(weights)), jnp.ones(3)
-    expected = np.cov(x.T, aweights=weights)
-    full = np.asarray(kernels.data_scale(jnp.asarray(x), jnp.asarray(weights), size, unit))
-    np.testing.assert_allclose(full @ full.T, expected, rtol=1e-10)
-    np.testing.assert_array_equal(full, np.tril(full))
-    diagonal = kernels.data_scale(jnp.asarray(x), jnp.asarray(weights), size, unit, "diagonal")
-    np.testing.assert_allclose(diagonal, np.sqrt(np.diag(expected)), rtol=1e-12)
-
-
 # --- against loops and closed forms -------------------------------------------------------------
 
 

@@ -189,19 +189,16 @@ def test_intervals_of_thousands_of_levels_cover_their_offsets() -> None:
     assert 0.88 < np.mean((lower <= truth) & (truth <= upper)) < 0.92
 
 
-@pytest.mark.parametrize(("n", "most"), [(600, 0.522), (20_000, 0.5015)])
-def test_crossings_and_numbers(n: int, most: float) -> None:
+def test_crossings_and_numbers() -> None:
     """Compare with log losses 0.4999 (true probabilities), 0.527 (raw), 0.513 (main effects)."""
-    z, y, frame, _ = crossed(n, 7)
+    z, y, frame, _ = crossed(20_000, 7)
     new, _, groups, truth = crossed(100_000, 1234)
     fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=frame)
-    loss = log_loss(fitted.predict_proba(new, groups=groups)[:, 1], truth)
-    assert loss < most
+    assert log_loss(fitted.predict_proba(new, groups=groups)[:, 1], truth) < 0.5015
     assert ("region", "age") in fitted.groupings_
-    if n == 20_000:
-        alone = bc.PartialPooling(1, inputs="logits").fit(z, y, groups=frame)
-        assert log_loss(alone.predict_proba(new, groups=groups)[:, 1], truth) > 0.51
-        assert fitted.log_evidence_ > alone.log_evidence_ + 50
+    alone = bc.PartialPooling(1, inputs="logits").fit(z, y, groups=frame)
+    assert log_loss(alone.predict_proba(new, groups=groups)[:, 1], truth) > 0.51
+    assert fitted.log_evidence_ > alone.log_evidence_ + 50
 
 
 def test_weights_orders_and_names() -> None:
@@ -482,10 +479,9 @@ def test_far_scores_of_crossed_groups_give_numbers(seed: int) -> None:
     assert bc.metrics.log_loss(p, y) < 0.5 * before
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_rare_events_in_many_groups(seed: int) -> None:
+def test_rare_events_in_many_groups() -> None:
     """Compare intervals with rules that are exact enough for the widest of the averaged priors."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     z, group = rng.normal(-5, 1.2, 1000), rng.integers(100, size=1000)
     y = rng.random(1000) < expit(z + rng.normal(0, 0.7, 100)[group])
     fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=group)

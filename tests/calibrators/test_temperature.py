@@ -135,23 +135,6 @@ def test_ensemble_is_the_best_mixture_of_its_parts() -> None:
     np.testing.assert_allclose(EnsembleTemperature().apply(state, z), mixed, rtol=1e-10)
 
 
-def test_error_in_bins_of_equal_mass() -> None:
-    rng = np.random.default_rng(0)
-    confidence = rng.uniform(0.3, 1, 300)
-    correct = (rng.uniform(size=300) < confidence**1.5).astype(float)
-    order = np.argsort(confidence)
-    expected = sum(
-        abs(confidence[part].sum() - correct[part].sum()) for part in np.array_split(order, 15)
-    )
-    result = equal_mass_error(confidence, correct, np.ones(300))
-    assert result == pytest.approx(expected / 300, rel=1e-12)
-    shuffled = rng.permutation(300)
-    again = equal_mass_error(confidence[shuffled], correct[shuffled], np.ones(300))
-    assert again == pytest.approx(result, rel=1e-12)
-    # A single confidence makes a single bin.
-    assert equal_mass_error(np.full(10, 0.7), np.arange(10) < 5, np.ones(10)) == pytest.approx(0.2)
-
-
 def test_the_temperature_of_the_least_error() -> None:
     z, y, w = make_logits(500)
     inverse, error = best_inverse_temperature(z, y, w)

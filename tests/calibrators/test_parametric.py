@@ -131,7 +131,7 @@ def test_objective_of_many_rows_is_scipys_optimum(name: str) -> None:
     assert float(state["objective"]) * w.sum() <= reference(name, x, y, w) * (1 + 1e-10)
 
 
-@pytest.mark.parametrize("name", ["logistic", "platt", "beta 3", "beta 2", "beta 1"])
+@pytest.mark.parametrize("name", ["platt", "beta 3", "beta 2"])
 def test_very_many_rows_in_bins_have_scipys_optimum(name: str) -> None:
     """Check wide bins and steep maps, in which the rows of a bin differ most."""
     rng = np.random.default_rng(0)
@@ -425,7 +425,6 @@ def test_parameters_of_raw_scores_are_those_of_the_formula() -> None:
     "calibrator",
     [
         bc.Beta(inputs="logits"),
-        bc.Logistic(inputs="logits"),
         bc.Quadratic(inputs="logits"),
         bc.Temperature(inputs="logits"),
         bc.EnsembleTemperature(inputs="logits"),

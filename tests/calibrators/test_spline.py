@@ -209,8 +209,7 @@ def test_two_distinct_scores_leave_a_line(penalty: Any) -> None:
     assert float(state["objective"]) * 10 == pytest.approx(float(best.value), rel=1e-9)
 
 
-@pytest.mark.parametrize("penalty", ["symmetric", "curvature"])
-@pytest.mark.parametrize("rule", ["one_se", "best"])
+@pytest.mark.parametrize(("penalty", "rule"), [("symmetric", "one_se"), ("curvature", "best")])
 @pytest.mark.parametrize(
     ("rescale", "epsilon"), [(None, "auto"), ("logit", "auto"), ("compact_logit", 0.01)]
 )
@@ -230,7 +229,7 @@ def test_exchanged_classes_have_the_mirrored_curve(
         (np.array([0.2, 0.2, 0.6, 0.6, 0.7]), 4),
     )
     # Combine every data set and option with every kind of weights.
-    for number, (p, most) in enumerate(sets, (rule == "best") + 2 * (penalty == "curvature")):
+    for number, (p, most) in enumerate(sets, int(rule == "best")):
         p = np.clip(p, 1e-6, 1 - 1e-6)
         y = (rng.random(len(p)) < p**1.5).astype(int)
         y[:4] = 0, 1, 1, 0
@@ -492,8 +491,7 @@ def test_ridge_path_of_hard_data_stays_finite(kind: str) -> None:
 
 
 @pytest.mark.parametrize("rule", ["best", "one_se"])
-@pytest.mark.parametrize("penalty", PENALTIES)
-@pytest.mark.parametrize("n", [60, 1500])
+@pytest.mark.parametrize(("penalty", "n"), [*((p, 60) for p in PENALTIES), ("symmetric", 1500)])
 def test_the_strength_is_that_of_the_rule(
     n: int, penalty: Any, rule: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

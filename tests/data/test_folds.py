@@ -200,7 +200,7 @@ def deal_rows(z: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int) -> 
 def test_many_rows_of_few_scores() -> None:
     """Check that rows of frequent scores are dealt like cells, and others keep one fold each."""
     rng = np.random.default_rng(0)
-    n = 100_000
+    n = 200_000
     z = np.where(rng.random(n) < 0.5, rng.integers(1, 10, n) / 10, rng.random(n))
     y = rng.integers(0, 2, n)
     folds = deal_rows(z, y, np.ones(n), 5)

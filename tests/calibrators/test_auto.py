@@ -148,6 +148,14 @@ def test_weights_are_repeated_rows(inputs: Any) -> None:
         )
 
 
+def test_exchanging_the_classes_changes_nothing_of_the_report() -> None:
+    p, y = binary(200, 0.5)
+    one, other = bc.Auto().fit(p, y).report_, bc.Auto().fit(1 - p, 1 - y).report_
+    assert one.members == pytest.approx(other.members, abs=1e-6)
+    for name in ("log_loss", "log_loss_error", "gain", "gain_error", "uncalibrated"):
+        assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-6), name
+
+
 def test_few_rows_and_one_class() -> None:
     """Check that nothing is expected of a single row."""
     for k, n in ((2, 1), (2, 3), (3, 1), (40, 1)):

@@ -14,6 +14,7 @@ from scipy.special import expit, softmax
 from sklearn.exceptions import ConvergenceWarning
 
 import bayescal as bc
+from bayescal.calibrators.base import online
 from bayescal.data import history
 
 Array = np.ndarray
@@ -402,3 +403,21 @@ def test_reports_and_shifts_use_the_whole_history(kind: Any, columns: int, input
 def test_warnings_are_those_of_fit() -> None:
     with pytest.warns(ConvergenceWarning, match="separate the labels"):
         bc.Logistic().partial_fit([0.1, 0.9], [0, 1])
+
+
+def test_a_sample_that_is_matched_once_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    n, k = 6000, 20
+    monkeypatch.setattr(history, "_ROW_NUMBERS", 3000 * k)
+    monkeypatch.setattr(history, "_MIN_ROWS", 3000)
+    monkeypatch.setattr(online, "_MATCHES", 1)
+    rng = np.random.default_rng(0)
+    logits, y = rng.normal(0, 1, (n, k)).round(3), rng.integers(0, k, n)
+    logits[np.arange(n), y] += 2
+    learned = bc.Vector(inputs="logits")
+    for part in np.array_split(np.arange(n), 3):
+        learned.partial_fit(logits[part], y[part], classes=k)
+    assert len(learned.history_["y"]) == 3000
+    whole = bc.Vector(inputs="logits").fit(logits, y)
+    np.testing.assert_allclose(
+        learned.predict_proba(logits[:50]), whole.predict_proba(logits[:50]), atol=0.03
+    )

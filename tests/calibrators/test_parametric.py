@@ -202,6 +202,9 @@ def test_beta_of_one_parameter_is_temperature(seed: int) -> None:
     # Both solvers stop where a step improves the loss by less than a relative 1e-14.
     assert other.temperature_ == pytest.approx(1 / one.a_, rel=1e-6)
     np.testing.assert_allclose(one.predict_proba(z), other.predict_proba(z), rtol=1e-6)
+    two = Beta(2, inputs="logits").fit(z, y, w)
+    line = two.b_ * np.logaddexp(0, z) - two.a_ * np.logaddexp(0, -z) + two.c_
+    np.testing.assert_allclose(two.predict_proba(z)[:, 1], expit(line), rtol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -108,8 +108,10 @@ def test_missing_classes_and_zeros(case: Case) -> None:
     compare(case(inputs="logits"), 1e6 * z, y, w)
     if not case.binary:
         # Keep the number of rows, so that programs are compiled once.
-        some, names = np.resize(np.flatnonzero(y < 3), len(y)), np.array([*"abcd"])
-        compare(case(inputs="logits", classes=[*"abcd"]), z[some], names[y[some]], w[some])
+        some = np.resize(np.flatnonzero(y < 3), len(y))
+        compare(case(inputs="logits", classes=[0, 1, 2, 3]), z[some], y[some], w[some])
+        names = np.array(["a", "b", "c", "d"])
+        compare(case(inputs="logits"), z, names[y], w)
 
 
 @each([c for c in THERE if not c.options and c.calibrator.__name__ in QUICK])

@@ -182,7 +182,7 @@ each_short = pytest.mark.parametrize("case", SHORT, ids=lambda case: case.name)
 
 @each_short
 def test_short_searches_give_probabilities(case: Case) -> None:
-    check_sets(case, [*SETS][:: 20 if case.calibrator is bc.OrderPreserving else 5])
+    check_sets(case, [*SETS][:: 20 if case.calibrator is bc.OrderPreserving else 3])
 
 
 @each_short

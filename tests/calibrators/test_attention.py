@@ -44,15 +44,6 @@ def prepared(
     return prepare_keys(keys, bias, values, kind, groups)
 
 
-@pytest.mark.parametrize(("m", "n"), [(1, 1), (1, 70), (33, 17), (700, 301), (1100, 2500)])
-@pytest.mark.parametrize("bandwidth", [0.05, 1.0, 40.0])
-def test_streaming_changes_nothing(m: int, n: int, bandwidth: float) -> None:
-    data = example(m, n)
-    result = attend(data[0], prepared(data), np.array([bandwidth]))
-    assert result.shape == (1, m, 3)
-    np.testing.assert_allclose(result[0], attention_in_memory(data, bandwidth), atol=1e-12)
-
-
 @pytest.mark.parametrize("elements", [1, 700, 4096, 10**9])
 def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch, elements: int) -> None:
     data = example(45, 203)
@@ -77,30 +68,6 @@ def test_sums_inside_programs_pad_the_last_block(monkeypatch: pytest.MonkeyPatch
         )
     expected = (attention_in_memory(data, 0.3) ** 2).sum(axis=1) @ further
     np.testing.assert_allclose(result, [expected], rtol=1e-12)
-
-
-@pytest.mark.parametrize(("kind", "tolerance"), [(np.float64, 1e-12), (np.float32, 3e-6)])
-def test_every_bandwidth_has_its_own_bias(kind: Any, tolerance: float) -> None:
-    queries, keys, _, values, weights = example(60, 150)
-    bandwidths = np.array([51.2, 3.0, 0.7, 0.01])
-    biases = np.random.default_rng(1).normal(size=(4, 150))
-    prepared = prepare_keys(keys, biases + np.log(weights), values, kind)
-    result = attend(queries, prepared, bandwidths)
-    assert result.dtype == kind
-    for average, bias, h in zip(result, biases, bandwidths, strict=True):
-        expected = attention_in_memory((queries, keys, bias, values, weights), h)
-        np.testing.assert_allclose(average, expected, atol=tolerance)
-
-
-def test_queries_do_not_see_their_own_group() -> None:
-    data = example(400, 900)
-    rng = np.random.default_rng(1)
-    groups, key_groups = rng.integers(0, 5, 400), np.sort(rng.integers(0, 4, 900))
-    bandwidths = np.array([2.0, 0.1])
-    result = attend(data[0], prepared(data, 2, groups=key_groups), bandwidths, groups)
-    for average, h in zip(result, bandwidths, strict=True):
-        expected = attention_in_memory(data, h, groups[:, None] == key_groups)
-        np.testing.assert_allclose(average, expected, atol=1e-12)
 
 
 def test_without_keys_to_see_the_average_is_zero() -> None:

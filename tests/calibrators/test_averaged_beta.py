@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import csv
 import pickle
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +18,6 @@ from bayescal.calibrators import AveragedBeta
 from bayescal.calibrators.base.table import tabulate
 from bayescal.calibrators.binary.averaged_beta import calibrator as calibrator_module
 from bayescal.calibrators.binary.averaged_beta import regressions as _averaging
-from bayescal.calibrators.binary.averaged_beta.calibrator import unchanged_weight
 from bayescal.calibrators.binary.averaged_beta.points import summarize
 from bayescal.data.rows import Rows
 
@@ -157,20 +154,6 @@ def test_average_is_the_definition(
     )
 
 
-@pytest.mark.parametrize(("n", "least"), [(30, 0.11), (100, 0.07), (1000, 0.03)])
-def test_unchanged_scores_have_weight_where_they_are_calibrated(n: int, least: float) -> None:
-    """Check the mean weight of the unchanged scores over 40 data sets."""
-    means = []
-    for slope in (1.0, 0.4):
-        data = [data_set(n, seed, slope) for seed in range(40)]
-        fits = [AveragedBeta(inputs="logits", classes=[0, 1]).fit(z, y) for z, y in data]
-        weights = [fitted._member_weights() for fitted in fits]
-        assert all(sum(by_model.values()) == pytest.approx(1) for by_model in weights)
-        states = ({**fitted.state_, "unchanged": np.zeros(())} for fitted in fits)
-        means.append(np.mean([unchanged_weight(state, 0.5) for state in states]))
-    assert means[0] > least > 2 * means[1]
-
-
 def test_scores_that_the_evidence_favors_are_unchanged() -> None:
     unchanged = 0
     for seed in range(20):
@@ -202,16 +185,6 @@ def test_scores_are_changed_for_a_gain_or_if_some_are_zero() -> None:
     assert model.log_bayes_factor_ > 1.75 and not model.unchanged_
 
 
-def test_curves_are_followed_where_rows_are_many() -> None:
-    at = np.linspace(-4, 4, 81)
-    z, y = data_set(20_000, bend=0.8)
-    truth = expit(0.5 * at + 0.8 * np.sin(at))
-    state = AveragedBeta()._fit(Rows(z, y, np.ones(len(z))), 0)
-    assert np.abs(AveragedBeta().apply(state, at)[:, 1] - truth).max() < 0.05
-    beta = bc.Beta(inputs="logits").fit(z, y).predict_proba(at)[:, 1]
-    assert np.abs(beta - truth).max() > 0.1
-
-
 @pytest.mark.parametrize("spread", [0.0, 1e-9, 1.0, 60.0])
 @pytest.mark.parametrize("n", [12, 3000])
 def test_very_many_scores_are_as_good_as_each_alone(n: int, spread: float) -> None:
@@ -233,8 +206,9 @@ def test_very_many_scores_are_as_good_as_each_alone(n: int, spread: float) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [2, 20, 1000, 50_000])
-@pytest.mark.parametrize(("spread", "slope"), [(1, 1.5), (0.01, 60), (20, 0.3), (3, 0.0)])
+@pytest.mark.parametrize(
+    ("n", "spread", "slope"), [(2, 3, 0.0), (20, 20, 0.3), (1000, 0.01, 60), (50_000, 1, 1.5)]
+)
 def test_table_is_the_average(n: int, spread: float, slope: float) -> None:
     rng = np.random.default_rng(n)
     z = spread * rng.normal(size=n)
@@ -283,14 +257,6 @@ def test_very_many_intervals_are_as_good_as_each_alone() -> None:
         np.testing.assert_allclose(end[:500], few, atol=1e-5)
 
 
-def test_few_rows_change_little() -> None:
-    for n in (1, 2, 3):
-        z, y = np.linspace(-2, 2, n), np.zeros(n, int)
-        p = bc.AveragedBeta(inputs="logits", classes=[0, 1]).fit(z, y).predict_proba([-2.0, 2.0])
-        assert (p > 0.02).all()
-        assert p[0, 1] < p[1, 1]
-
-
 def test_gathered_rows_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     z, y = data_set(3000, bend=1.5)
     z[:5] = -90, 40, 41, 60, 87
@@ -309,22 +275,6 @@ def test_gathered_rows_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bayescal.calibrators.binary.averaged_beta.points._MAX_POINTS", 10_000)
     every = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, weights), 0), at)
     np.testing.assert_allclose(few, every, atol=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("n", [1000, 10_000, 40_000])
-def test_cells_lose_nothing(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that grouping rows in cells loses nothing, also for many rows that are binned first."""
-    rng = np.random.default_rng(n)
-    at = np.linspace(-12, 12, 201)
-    for z in (rng.normal(0, 3, n), rng.standard_t(2, n), np.round(rng.normal(0, 2, n), 2)):
-        y = (rng.random(n) < expit(0.5 * z + 0.8 * np.sin(z))).astype(int)
-        cells = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, np.ones(n)), 0), at)
-        with monkeypatch.context() as patch:
-            patch.setattr("bayescal.calibrators.binary.averaged_beta.points._MAX_POINTS", n)
-            patch.setattr("bayescal.calibrators.binary.averaged_beta.points.MAX_SORTED_ROWS", n)
-            rows = AveragedBeta().apply(AveragedBeta()._fit(Rows(z, y, np.ones(n)), 0), at)
-        np.testing.assert_allclose(cells, rows, atol=2e-6)
 
 
 @pytest.mark.parametrize("highest", [1e-3, 1.0])
@@ -355,14 +305,6 @@ def test_enormous_weights_count_like_large_ones() -> None:
         np.testing.assert_allclose(
             fitted.predict_interval(at), first.predict_interval(at), atol=1e-6
         )
-
-
-def test_losses_left_out_of_enormous_weights_are_finite() -> None:
-    rng = np.random.default_rng(0)
-    p = rng.random(300)
-    y = (rng.random(300) < p**1.5).astype(int)
-    for weight in (1e9 / 300, 1e12 / 300, 1e16):
-        fitted = bc.AveragedBeta().fit(p, y, np.full(300, weight))
         assert np.isfinite(fitted.losses_left_out()).all()
 
 
@@ -389,13 +331,6 @@ def test_blocks_of_rows_are_all_rows(
     np.testing.assert_allclose(parts.predict_proba(scores), whole.predict_proba(scores), atol=1e-6)
 
 
-def test_a_wrong_row_of_very_many_is_named() -> None:
-    p = np.full((600_000, 2), 0.5)
-    p[-1, 0] = 0.4
-    with pytest.raises(ValueError, match=r"sum of 0.9 in row 599999"):
-        AveragedBeta().fit(p, np.arange(len(p)) % 2)
-
-
 @pytest.mark.parametrize(("power", "n", "tolerance"), [(0.5, 20, 0.012), (1.0, 60, 0.004)])
 def test_losses_of_rows_left_out(power: float, n: int, tolerance: float) -> None:
     """Compare leave-one-out losses with fits that leave out each row."""
@@ -417,12 +352,6 @@ def test_extreme_powers_have_finite_losses(power: float) -> None:
     method = AveragedBeta(power, inputs="logits").fit(z, y)
     losses = method.losses_left_out()
     assert np.isfinite(losses).all() and (losses > 0).all()
-
-
-@pytest.mark.parametrize("power", [0, -1, np.inf, np.nan])
-def test_power_is_positive_and_finite(power: float) -> None:
-    with pytest.raises(ValueError, match="power must be positive and finite"):
-        AveragedBeta(power).fit([0.2, 0.4], [0, 1])
 
 
 def test_points_on_both_sides_of_a_gap_stay_there() -> None:
@@ -474,25 +403,6 @@ def test_predictions_lie_within_their_intervals() -> None:
         assert ((lower <= probs) & (probs <= upper)).all()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("n", [20, 200])
-@pytest.mark.parametrize("bend", [0.0, 0.8])
-def test_intervals_cover_the_truth(n: int, bend: float) -> None:
-    """Check mean coverage over scores and 60 data sets, up to three standard errors."""
-    at = np.linspace(-6, 6, 41)
-    density = np.exp(-(at**2) / 8) / np.exp(-(at**2) / 8).sum()
-    truth = expit(at + bend * np.sin(1.5 * at))
-    inside = []
-    for seed in range(60):
-        rng = np.random.default_rng(seed)
-        z = rng.normal(0, 2, n)
-        y = (rng.random(n) < expit(z + bend * np.sin(1.5 * z))).astype(int)
-        model = bc.AveragedBeta(inputs="logits", classes=[0, 1]).fit(z, y)
-        lower, upper = model.predict_interval(at)
-        inside.append(density @ ((lower < truth) & (truth < upper)))
-    assert np.mean(inside) > 0.86 - 3 * np.std(inside) / np.sqrt(60)
-
-
 def test_rounding_does_not_keep_a_fit_from_its_end() -> None:
     """Check convergence with separable labels, where losses are small beside the sums in them."""
     for seed in range(40):
@@ -500,47 +410,3 @@ def test_rounding_does_not_keep_a_fit_from_its_end() -> None:
         z = np.concatenate([rng.normal(-12, 8, 40), rng.normal(10, 6, 50)])
         model = bc.AveragedBeta(inputs="logits").fit(z, (z > 0).astype(int))
         assert model.status_ == "converged"
-
-
-def test_probabilities_of_zero_and_one() -> None:
-    p = np.array([0.0, 0.0, 0.2, 0.7, 1.0, 1.0])
-    y = np.array([0, 1, 0, 1, 1, 0])
-    result = bc.AveragedBeta().fit(p, y).predict_proba(p)
-    assert np.isfinite(result).all()
-    assert 0.1 < result[0, 1] < result[2, 1] + 0.2
-    assert (result > 0.05).all()
-    logits = bc.AveragedBeta(inputs="logits").fit([-1e300, 0, 1e300], [0, 1, 1])
-    assert np.isfinite(logits.predict_proba([-1e300, 1e300])).all()
-
-
-@pytest.mark.slow
-@pytest.mark.realdata
-def test_losses_are_those_of_the_prototype(arena: Path) -> None:
-    """Compare with the recorded log losses of a NumPy prototype on 102 real tables.
-
-    From 1,000 rows on, losses agree to 5e-4. The prototype had the prior N(0, 4) on the scale and
-    no member for the unchanged scores, which changes losses on fewer rows by at most 2e-3 on
-    average.
-    """
-    tiny = float(np.finfo(np.float32).tiny)
-    few, many = {}, {}
-    with (arena / "reference.csv").open() as stream:
-        rows = [row for row in csv.DictReader(stream) if row["method"] == "averaged_beta"]
-    assert len(rows) == 102
-    for row in rows:
-        with np.load(arena / f"{row['experiment']}.npz") as data:
-            known, new = (data[name][:, 1].astype(float) for name in ("pc", "pt"))
-            y, truth = data["yc"].astype(int), data["yt"]
-        z, at = (
-            np.log(np.maximum(p, tiny)) - np.log(np.maximum(1 - p, tiny)) for p in (known, new)
-        )
-        method = AveragedBeta(1.0)
-        # The prototype never returned scores unchanged.
-        state = {**method._fit(Rows(z, y, np.ones(len(y))), 0), "unchanged": np.zeros(())}
-        result = method.apply(state, at)[:, 1]
-        result = np.clip(result, 1e-15, 1 - 1e-15)
-        loss = -np.mean(np.where(truth == 1, np.log(result), np.log1p(-result)))
-        (few if len(y) < 1000 else many)[row["experiment"]] = loss - float(row["log_loss"])
-    assert len(many) == 42
-    assert max(map(abs, many.values())) < 5e-4, many
-    assert abs(np.mean([*few.values()])) < 2e-3

@@ -4,16 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bayescal.calibrators.binary.bbq import BBQ
 from bayescal.data.rows import Rows
-from tests.calibrators.hostile import PROBABILITIES
-
-rows = st.lists(
-    st.tuples(st.integers(0, 12), st.integers(0, 1), st.integers(1, 4)), min_size=1, max_size=25
-)
 
 Model = tuple[float, list[tuple[float, float]]]
 
@@ -125,30 +118,6 @@ def test_bins_that_ties_leave_empty_are_dropped() -> None:
     np.testing.assert_allclose(state["edges"], [0.3, 0.7])
 
 
-def test_probabilities_approach_the_truth() -> None:
-    rng = np.random.default_rng(1)
-    scores = rng.uniform(size=20_000)
-    y = (rng.uniform(size=20_000) < scores**2).astype(int)
-    at = np.linspace(0.02, 0.98, 200)
-    values = BBQ().apply(BBQ()._fit(Rows(scores, y, np.ones(20_000)), 0), at)[:, 1]
-    assert np.abs(values - at**2).mean() < 0.02
-
-
-@given(rows)
-@settings(max_examples=50)
-def test_weights_are_repetition_and_order_does_not_matter(data: list[tuple[int, int, int]]) -> None:
-    scores, y, count = np.array(data).T
-    scores, weights = scores / 12, count.astype(float)
-    state = BBQ()._fit(Rows(scores, y, weights), 0)
-    repeated = BBQ()._fit(Rows(scores.repeat(count), y.repeat(count), np.ones(count.sum())), 0)
-    turned = BBQ()._fit(Rows(scores[::-1], y[::-1], weights[::-1]), 0)
-    for name, value in state.items():
-        np.testing.assert_array_equal(value, repeated[name])
-        np.testing.assert_array_equal(value, turned[name])
-    expected = loop_average(scores.repeat(count), y.repeat(count), np.unique(scores))
-    np.testing.assert_allclose(BBQ().apply(state, np.unique(scores))[:, 1], expected, rtol=1e-9)
-
-
 def test_shares_as_weights() -> None:
     # Halving all weights halves every sum, and n is the sum of weights.
     rng = np.random.default_rng(0)
@@ -166,35 +135,3 @@ def test_numbers_of_bins_survive_rounding_of_the_total() -> None:
     assert 10 * np.cbrt(np.cumsum(weights)[-1]) < 20
     state = BBQ()._fit(Rows(np.linspace(0, 1, 80), np.arange(80) % 2, weights), 0)
     np.testing.assert_array_equal(state["bins"], np.arange(1, 21))
-
-
-@pytest.mark.parametrize("prior", [1e-6, 2.0, 1e6])
-@pytest.mark.parametrize("name", PROBABILITIES)
-def test_hostile_data(name: str, prior: float) -> None:
-    scores, y = (np.array(part, float) for part in PROBABILITIES[name])
-    chosen = BBQ(prior_weight=prior)
-    state = chosen._fit(Rows(scores, y, np.ones(len(y))), 0)
-    assert all(np.isfinite(value).all() for value in state.values())
-    assert len(state["values"]) == len(state["edges"]) + 1
-    assert (np.diff(state["edges"]) > 0).all()
-    values = chosen.apply(state, np.concatenate([scores, [0, 0.2, 0.5, 1]]))[:, 1]
-    assert 0 < values.min() <= values.max() <= 1
-
-
-def test_a_million_tied_rows() -> None:
-    y = np.arange(1_000_000) % 4 == 0
-    state = BBQ()._fit(Rows(np.full(1_000_000, 0.3), y, np.ones(1_000_000)), 0)
-    np.testing.assert_allclose(state["values"], [250_001 / 1_000_002])
-
-
-@pytest.mark.parametrize("value", [0.5, 101.0, math.nan, math.inf])
-def test_range_factor_outside(value: float) -> None:
-    with pytest.raises(ValueError, match=r"range_factor must lie in \[1, 100\], got"):
-        BBQ(range_factor=value)._check_options()
-
-
-@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
-def test_prior_weight_outside(value: float) -> None:
-    with pytest.raises(ValueError, match=r"prior_weight must lie in \[1e-6, 1e6\], got"):
-        BBQ(prior_weight=value)._check_options()
-    assert BBQ().domain == "probability"

@@ -8,8 +8,6 @@ from typing import Literal
 import jax
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import logsumexp
 
@@ -17,17 +15,9 @@ from bayescal import metrics
 from bayescal._core.numerics import log_softmax, softmax
 from bayescal.calibrators import BinwiseTemperature, Temperature, WeightScaling
 from bayescal.data.rows import Rows
-from bayescal.data.scores import convert
 from tests.calibrators.brute import example
-from tests.calibrators.multiclass_hostile import LOGITS, PROBABILITIES
 
 Objective = Literal["log_loss", "confidence"]
-MAPS = [
-    BinwiseTemperature("log_loss", 3),
-    BinwiseTemperature("confidence", 3),
-    BinwiseTemperature("log_loss", 4, "equal_width"),
-    BinwiseTemperature("confidence", 4, "equal_width"),
-]
 
 
 def draw_logits(n: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -67,14 +57,6 @@ def test_each_bin_against_scipy(objective: Objective, bins: int) -> None:
     weighted = chosen._fit(Rows(z, y, weights), 0)
     assert abs(weighted["inverse"] - state["inverse"]).max() > 1e-4
     assert weighted["bin_weights"].sum() == pytest.approx(weights.sum())
-
-
-def test_one_bin_is_temperature_scaling() -> None:
-    z, y, weights = draw_logits(400, 6)
-    state = BinwiseTemperature(bins=1)._fit(Rows(z, y, weights), 0)
-    expected = Temperature()._fit(Rows(z, y, weights), 0)
-    assert state["inverse"][0] == pytest.approx(float(expected["theta"][0]), rel=1e-9)
-    assert state["objective"] == pytest.approx(float(expected["objective"]), rel=1e-12)
 
 
 def test_two_classes_by_hand() -> None:
@@ -131,73 +113,6 @@ def test_confident_rows_are_told_apart() -> None:
     z = np.stack([np.arange(40.0, 52.0), np.zeros(12)], axis=1)
     state = BinwiseTemperature(bins=4)._fit(Rows(z, np.arange(12) % 3 // 2, np.ones(12)), 0)
     np.testing.assert_array_equal(state["bin_weights"], [3, 3, 3, 3])
-
-
-rows = st.lists(
-    st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 2), st.integers(1, 3)),
-    min_size=1,
-    max_size=15,
-)
-
-
-@pytest.mark.parametrize("chosen", MAPS, ids=repr)
-@given(data=rows)
-def test_weights_are_repetition_and_order_does_not_matter(
-    chosen: BinwiseTemperature, data: list[tuple[int, int, int, int]]
-) -> None:
-    first, second, y, count = np.array(data).T
-    z = np.stack([first, second, np.ones(len(y))], axis=1).astype(float)
-    state = chosen._fit(Rows(z, y, count.astype(float)), 0)
-    repeated = chosen._fit(Rows(z.repeat(count, 0), y.repeat(count), np.ones(count.sum())), 0)
-    turned = chosen._fit(Rows(z[::-1].copy(), y[::-1], count[::-1].astype(float)), 0)
-    result = chosen.apply(state, z)
-    for other in (repeated, turned):
-        np.testing.assert_allclose(chosen.apply(other, z), result, atol=1e-6)
-        np.testing.assert_array_equal(other["limited"], state["limited"])
-    np.testing.assert_allclose(result.sum(axis=1), 1)
-    np.testing.assert_array_equal(result.argmax(axis=1), z.argmax(axis=1))
-    # All logits of a row are divided by one number.
-    assert (np.diff(np.take_along_axis(result, z.argsort(axis=1), axis=1), axis=1) >= 0).all()
-
-
-@pytest.mark.parametrize("chosen", MAPS, ids=repr)
-@pytest.mark.parametrize("name", [*PROBABILITIES, *LOGITS])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_hostile_data(chosen: BinwiseTemperature, name: str, dtype: type) -> None:
-    kind = "probs" if name in PROBABILITIES else "logits"
-    given, y = (PROBABILITIES | LOGITS)[name]
-    z = convert(np.array(given), kind, "logits")[0].astype(dtype)
-    p = softmax(z.astype(float))
-    state = chosen._fit(Rows(z, np.array(y), np.ones(len(y))), 0)
-    result = chosen.apply(state, z)
-    assert all(isinstance(value, np.ndarray) for value in state.values())
-    assert np.isfinite(state["objective"]) and result.dtype == np.float64
-    np.testing.assert_allclose(result.sum(axis=1), 1, atol=1e-12)
-    assert (result[p > 0] > 0).all() and (result >= 0).all()
-
-
-@pytest.mark.parametrize("objective", ["log_loss", "confidence"])
-@pytest.mark.parametrize("size", [1.7e308, 1e-300, 5e-324])
-def test_logits_of_any_size(objective: Objective, size: float) -> None:
-    z = size * np.array([[1.0, -1, 0], [0.0, 1, -1], [-1.0, 0, 1]])
-    chosen = BinwiseTemperature(objective, 1)
-    for labels in ([0, 1, 2], [0, 1, 1], [1, 2, 0]):
-        state = chosen._fit(Rows(z, np.array(labels), np.ones(3)), 0)
-        result = chosen.apply(state, z)
-        assert (result >= 0).all()
-        np.testing.assert_allclose(result.sum(axis=1), 1)
-        if objective == "confidence" and labels == [0, 1, 1] and size > 1e-320:
-            assert result.max(axis=1).mean() == pytest.approx(2 / 3)
-
-
-def test_options() -> None:
-    assert BinwiseTemperature().domain == "logits"
-    with pytest.raises(ValueError, match="objective must be one of"):
-        BinwiseTemperature("ece")._check_options()  # pyright: ignore[reportArgumentType]
-    with pytest.raises(TypeError, match="bins must be an integer"):
-        BinwiseTemperature(bins=1.5)._check_options()  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="binning must be one of"):
-        BinwiseTemperature(binning="width")._check_options()  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.realdata

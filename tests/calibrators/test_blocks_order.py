@@ -11,6 +11,7 @@ from bayescal.data.order import ranking as _ranking
 from bayescal.data.order.cells import quantile_cells
 from bayescal.data.order.ranking import Ranking, distinct_scores
 from bayescal.data.rows import Rows
+from tests.calibrators.block_rows import agree, cut
 
 ORDERED = [
     bc.Isotonic(),
@@ -49,12 +50,6 @@ def _rows_of(kind, n=6000, seed=0):
     return p, (rng.uniform(size=n) < chance).astype(int), weights
 
 
-def _cut(rows, *ends):
-    """Split rows into blocks that end at the given rows."""
-    parts = zip([0, *ends], [*ends, len(rows[0])], strict=True)
-    return bc.Blocks([tuple(values[i:j] for values in rows) for i, j in parts])
-
-
 def _few_at_once(monkeypatch, most=500, cells=1 << 10):
     """Lower the limits, so that few rows are counted and split in cells as many rows would be."""
     monkeypatch.setattr(_ranking, "_MAX_DISTINCT", most)
@@ -68,11 +63,7 @@ def _points(rows):
 
 
 def _agree(calibrator, rows, blocks, atol):
-    whole, cut = clone(calibrator).fit(*rows), clone(calibrator).fit(blocks)
-    at = _points(rows)
-    result, expected = cut.predict_proba(at), whole.predict_proba(at)
-    np.testing.assert_allclose(result, expected, atol=atol, rtol=0)
-    return cut
+    return agree(calibrator, rows, blocks, _points(rows), atol)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -80,7 +71,7 @@ def _agree(calibrator, rows, blocks, atol):
 def test_rows_that_are_sorted_at_once(calibrator, kind):
     rows = _rows_of(kind, 1500)
     # One block is larger than the rest, and one is a single row.
-    blocks = _cut(rows, 100, 101, 900, 1000)
+    blocks = cut(rows, (100, 101, 900, 1000))
     # Splines iterate until the next step gains next to nothing.
     _agree(calibrator, rows, blocks, 1e-7 if isinstance(calibrator, bc.Spline) else 1e-9)
     if not isinstance(calibrator, bc.ScalingBinning):
@@ -91,13 +82,12 @@ def test_rows_that_are_sorted_at_once(calibrator, kind):
 @pytest.mark.parametrize("calibrator", ORDERED, ids=str)
 def test_rows_that_are_counted_in_cells(monkeypatch, calibrator, kind):
     rows = _rows_of(kind)
-    whole = clone(calibrator).fit(*rows)
     _few_at_once(monkeypatch)
     # Where some cells remain unsorted, two values may differ by 1e-6.
     atol = 2e-6 if isinstance(calibrator, bc.VennAbers) else 1e-9
-    cut = _agree(calibrator, rows, _cut(rows, 500, 501, 2000, 5500), atol)
+    fitted, whole = _agree(calibrator, rows, cut(rows, (500, 501, 2000, 5500)), atol)
     if isinstance(calibrator, bc.Isotonic):
-        np.testing.assert_array_equal(cut.thresholds_, whole.thresholds_)
+        np.testing.assert_array_equal(fitted.thresholds_, whole.thresholds_)
 
 
 @pytest.mark.parametrize("most", [60, 300, 2000])
@@ -105,32 +95,27 @@ def test_any_limit_leaves_isotonic_regression_exact(monkeypatch, most):
     rows = _rows_of("plain")
     whole = bc.Isotonic().fit(*rows)
     _few_at_once(monkeypatch, most, 1 << 8)
-    for ends in ((3000,), range(7, 6000, 777)):
-        cut = bc.Isotonic().fit(_cut(rows, *ends))
-        np.testing.assert_array_equal(cut.thresholds_, whole.thresholds_)
-        np.testing.assert_allclose(cut.values_, whole.values_, rtol=1e-12)
+    for ends in (3000, 777):
+        fitted = bc.Isotonic().fit(cut(rows, ends))
+        np.testing.assert_array_equal(fitted.thresholds_, whole.thresholds_)
+        np.testing.assert_allclose(fitted.values_, whole.values_, rtol=1e-12)
 
 
 def test_few_passes_find_isotonic_regression(monkeypatch):
     rows = _rows_of("plain", 100_000)
     _few_at_once(monkeypatch, 1 << 14, 1 << 12)
     for calibrator, passes in ((bc.Isotonic(), 4), (bc.Histogram(15, "equal_mass"), 4)):
-        blocks = _cut(rows, *range(9000, 100_000, 9000))
-        cut, whole = clone(calibrator).fit(blocks), clone(calibrator).fit(*rows)
-        np.testing.assert_allclose(cut.values_, whole.values_, rtol=1e-12)
+        blocks = cut(rows, 9000)
+        fitted, whole = clone(calibrator).fit(blocks), clone(calibrator).fit(*rows)
+        np.testing.assert_allclose(fitted.values_, whole.values_, rtol=1e-12)
         assert blocks.passes <= passes
-
-
-def _in_blocks(rows, *ends):
-    """Return rows in blocks after the first pass."""
-    return _survey.survey(_cut(rows, *ends), "scores", "order", None, True)
 
 
 def test_cells_are_divided_before_too_many_rows_are_sorted(monkeypatch):
     rows = _rows_of("ties")
     rows = (rows[0] + np.repeat([0, 1e-9], 3000), *rows[1:])
     _few_at_once(monkeypatch, 50, 16)
-    ranking = Ranking(_in_blocks(rows, 1000, 2000))
+    ranking = Ranking(_survey.survey(cut(rows, (1000, 2000)), "scores", "order", None, True))
     assert ranking.groups.whole.all() and len(ranking.groups.weight) <= 16
     expected = distinct_scores(Rows(*rows), "Isotonic")
     ranking.refine(ranking.groups.whole)
@@ -177,9 +162,10 @@ def test_what_holds_all_distinct_scores_says_so(monkeypatch):
     _few_at_once(monkeypatch)
     for calibrator in DISTINCT:
         with pytest.raises(ValueError, match=f"distinct values.*{type(calibrator).__name__}"):
-            clone(calibrator).fit(_cut(rows, 700))
+            clone(calibrator).fit(cut(rows, 700))
     # Rounded scores have few distinct values, so the number of rows does not matter.
-    _agree(bc.CDFSpline(), _rows_of("ties", 2000), _cut(_rows_of("ties", 2000), 700), 1e-12)
+    rows = _rows_of("ties", 2000)
+    _agree(bc.CDFSpline(), rows, cut(rows, 700), 1e-12)
 
 
 def test_raw_scores_of_any_size():
@@ -187,11 +173,7 @@ def test_raw_scores_of_any_size():
     for unit in (1e-300, 1e307):
         rows = (z - 0.4) * unit, y, w
         for calibrator in (bc.Isotonic(), bc.CenteredIsotonic(), bc.VennAbers()):
-            calibrator = clone(calibrator).set_params(inputs="scores")
-            whole, cut = clone(calibrator).fit(*rows), clone(calibrator).fit(_cut(rows, 999))
-            np.testing.assert_allclose(
-                cut.predict_proba(rows[0]), whole.predict_proba(rows[0]), atol=1e-9
-            )
+            agree(calibrator.set_params(inputs="scores"), rows, cut(rows, 999))
 
 
 def test_sorting_some_of_the_rows_is_asked_for_once(monkeypatch):
@@ -214,31 +196,29 @@ def test_sorting_some_of_the_rows_is_asked_for_once(monkeypatch):
 @pytest.mark.parametrize("n", [3000, pytest.param(40_000, marks=pytest.mark.slow)])
 def test_averaged_beta_and_auto(kind, n):
     rows = _rows_of(kind, n)
-    blocks = _cut(rows, 100, n // 2, n - 70)
+    blocks = cut(rows, (100, n // 2, n - 70))
     _agree(bc.AveragedBeta(), rows, blocks, 1e-9)
     # A sample holds all of few rows of positive weight. For many rows, an extra pass finds the ends
     # where all rows determine the stand-in for zeros.
     many = int((rows[2] > 0).sum()) > 32768
     assert blocks.passes == 1 + many * (1 + (kind in ("zeros", "ties")))
-    cut, whole = bc.Auto().fit(blocks), bc.Auto().fit(*rows)
-    assert str(cut.report_) == str(whole.report_)
-    np.testing.assert_allclose(cut.report_.log_loss, whole.report_.log_loss, rtol=1e-9)
+    fitted, whole = bc.Auto().fit(blocks), bc.Auto().fit(*rows)
+    assert str(fitted.report_) == str(whole.report_)
+    np.testing.assert_allclose(fitted.report_.log_loss, whole.report_.log_loss, rtol=1e-9)
 
 
 def test_raw_scores_pass_through_platt_scaling_first():
     p, y, w = _rows_of("plain", 2000)
     rows = 3 * (p - 0.3), y, w
-    cut, whole = bc.Auto(inputs="scores").fit(_cut(rows, 600)), bc.Auto(inputs="scores").fit(*rows)
-    np.testing.assert_allclose(
-        cut.predict_proba(rows[0]), whole.predict_proba(rows[0]), atol=1e-9, rtol=0
-    )
-    result, expected = cut.report_, whole.report_
+    blocks = cut(rows, 600)
+    fitted, whole = agree(bc.Auto(inputs="scores"), rows, blocks)
+    result, expected = fitted.report_, whole.report_
     assert (result.calibrator, result.rows) == (expected.calibrator, expected.rows)
     assert result.gain is None and result.uncalibrated is None
     # Fits without folds, which would use fewer rows.
     assert result.log_loss == pytest.approx(expected.log_loss, abs=expected.log_loss_error / 2)
-    parts = cut.predict_proba(_cut(rows, 600)).each(lambda block: block.scores)
-    np.testing.assert_allclose(np.concatenate([*parts]), cut.predict_proba(rows[0]), atol=1e-14)
+    parts = fitted.predict_proba(blocks).each(lambda block: block.scores)
+    np.testing.assert_allclose(np.concatenate([*parts]), fitted.predict_proba(rows[0]), atol=1e-14)
 
 
 def test_several_labels_in_blocks_are_refused():
@@ -261,16 +241,12 @@ def _several(n=3000, k=3):
 )
 def test_decision_calibration(options):
     rows = _several()
-    calibrator = bc.Decision(random_state=0, **options)
-    blocks = _cut(rows, 10, 2000)
-    cut, whole = clone(calibrator).fit(blocks), clone(calibrator).fit(*rows)
+    blocks = cut(rows, (10, 2000))
     # A search amplifies rounding errors, but does not jump.
-    np.testing.assert_allclose(
-        cut.predict_proba(rows[0]), whole.predict_proba(rows[0]), atol=1e-9, rtol=0
-    )
-    np.testing.assert_allclose(cut.briers_, whole.briers_, rtol=1e-12)
-    np.testing.assert_allclose(cut.violations_, whole.violations_, rtol=1e-9)
-    assert cut.status_ == whole.status_
+    fitted, whole = agree(bc.Decision(random_state=0, **options), rows, blocks)
+    np.testing.assert_allclose(fitted.briers_, whole.briers_, rtol=1e-12)
+    np.testing.assert_allclose(fitted.violations_, whole.violations_, rtol=1e-9)
+    assert fitted.status_ == whole.status_
     assert blocks.passes == len(whole.briers_) + 2
 
 
@@ -278,55 +254,33 @@ def test_decision_calibration_of_all_rows_is_found_on_some(monkeypatch):
     monkeypatch.setattr(_rows, "_SAMPLE", 500)
     rows = _several()
     p, y, w = rows
-    cut = bc.Decision(steps=3, random_state=0).fit(_cut(rows, 1000, 1100))
+    fitted = bc.Decision(steps=3, random_state=0).fit(cut(rows, (1000, 1100)))
     whole = bc.Decision(steps=3, random_state=0).fit(*rows)
     share = w / w.sum()
     hot = np.eye(3)[y]
     moved = p.copy()
     steps = zip(
-        *(cut.state_[name] for name in ("directions", "offsets", "adjustments")), strict=True
+        *(fitted.state_[name] for name in ("directions", "offsets", "adjustments")), strict=True
     )
     for t, (directions, offsets, adjustments) in enumerate(steps):
         brier = share @ ((hot - moved) ** 2).sum(axis=1)
-        np.testing.assert_allclose(cut.briers_[t], brier, rtol=1e-12)
+        np.testing.assert_allclose(fitted.briers_[t], brier, rtol=1e-12)
         logits = moved @ directions.T + offsets
         member = np.exp(logits - logits.max(axis=1, keepdims=True))
         member /= member.sum(axis=1, keepdims=True)
         means = member.T @ (share[:, None] * (hot - moved))
         np.testing.assert_allclose(adjustments, means / (share @ member)[:, None], atol=1e-12)
-        np.testing.assert_allclose(cut.violations_[t], np.linalg.norm(means, axis=1).sum())
+        np.testing.assert_allclose(fitted.violations_[t], np.linalg.norm(means, axis=1).sum())
         moved += member @ adjustments
-    assert cut.briers_[-1] < cut.briers_[0]
+    assert fitted.briers_[-1] < fitted.briers_[0]
     # Blocks gain most of what a search on all rows gains.
-    assert whole.briers_[0] - cut.briers_[-1] > 0.9 * (whole.briers_[0] - whole.briers_[-1])
+    assert whole.briers_[0] - fitted.briers_[-1] > 0.9 * (whole.briers_[0] - whole.briers_[-1])
 
 
-def test_steps_by_cross_validation_need_all_rows():
-    with pytest.raises(TypeError, match=r"Decision.*needs all rows at once"):
-        bc.Decision(steps="cv").fit(_cut(_several(100), 50))
-
-
-def test_arrays_of_dask_and_an_interrupted_fit(tmp_path, monkeypatch):
+def test_arrays_of_dask(monkeypatch):
     array = pytest.importorskip("dask.array")
     p, y, w = _rows_of("weights", 3000)
     _few_at_once(monkeypatch)
     whole = bc.Isotonic().fit(p, y, w)
-    cut = bc.Isotonic().fit(array.from_array(p, chunks=700), y, w)
-    np.testing.assert_array_equal(cut.thresholds_, whole.thresholds_)
-    path = tmp_path / "fit"
-    parts = [tuple(values[i : i + 1000] for values in (p, y, w)) for i in range(0, 3000, 1000)]
-    reads = 0
-
-    def make():
-        nonlocal reads
-        reads += 1
-        for number, part in enumerate(parts):
-            if reads == 4 and number == 1:
-                raise KeyboardInterrupt
-            yield part
-
-    with pytest.raises(KeyboardInterrupt):
-        bc.Isotonic().fit(bc.Blocks(make, checkpoint=path))
-    again = bc.Isotonic().fit(bc.Blocks(parts, checkpoint=path))
-    np.testing.assert_array_equal(again.thresholds_, whole.thresholds_)
-    assert not path.exists()
+    fitted = bc.Isotonic().fit(array.from_array(p, chunks=700), y, w)
+    np.testing.assert_array_equal(fitted.thresholds_, whole.thresholds_)

@@ -1,7 +1,6 @@
 """Stacks fitted to rows in blocks, compared with stacks fitted to all rows in memory."""
 
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from bayescal.calibrators.multiclass import scale
 from bayescal.calibrators.stack import calibrator, kernels
 from bayescal.calibrators.stack.folds import fold_rows
 from bayescal.data.blocks import reader as _rows
+from tests.calibrators.block_rows import agree, cut
 
 STACK = bc.StackedScaling(inputs="logits")
 SINGLE = bc.StackedScaling(mode="single", inputs="logits")
@@ -40,48 +40,35 @@ def _several(k, n=None, seed=0):
     return z, y, rng.integers(0, 3, n).astype(float)
 
 
-def _cut(rows, size, **options):
-    n = len(rows[0])
-    parts = [tuple(values[i : i + size] for values in rows) for i in range(0, n, size)]
-    return bc.Blocks(parts, **options)
-
-
-def _agree(cut, whole, z, atol):
-    np.testing.assert_allclose(cut.predict_proba(z), whole.predict_proba(z), atol=atol, rtol=0)
-
-
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("k", [3, 10])
 def test_fit_is_that_of_all_rows(k, weighted, small, double):
     rows = _several(k) if weighted else _several(k, -(-33_000 // k))[:2]
-    whole = clone(STACK).fit(*rows)
     for size in (777, len(rows[1])):
-        blocks = _cut(rows, size)
-        cut = clone(STACK).fit(blocks)
-        _agree(cut, whole, rows[0], 1e-9)
-        assert cut.member_names_ == whole.member_names_
-        assert cut.inverse_ == pytest.approx(whole.inverse_, rel=1e-10)
+        blocks = cut(rows, size)
+        fitted, whole = agree(STACK, rows, blocks)
+        assert fitted.member_names_ == whole.member_names_
+        assert fitted.inverse_ == pytest.approx(whole.inverse_, rel=1e-10)
         for name in ("stack_weights_", "held_out_mean_losses_"):
-            np.testing.assert_allclose(getattr(cut, name), getattr(whole, name), atol=1e-8)
+            np.testing.assert_allclose(getattr(fitted, name), getattr(whole, name), atol=1e-8)
         assert 16 <= blocks.passes <= 24
         # These losses would be as long as the data.
-        assert not hasattr(cut, "held_out_losses_")
+        assert not hasattr(fitted, "held_out_losses_")
 
 
 @pytest.mark.parametrize("k", [3, 10])
 def test_single_precision_of_all_rows_is_what_differs(k, small):
     rows = _several(k)
-    _agree(clone(STACK).fit(_cut(rows, 1500)), clone(STACK).fit(*rows), rows[0], 1e-6)
+    agree(STACK, rows, cut(rows, 1500), atol=1e-6)
 
 
 @pytest.mark.parametrize("k", [3, 40])
 def test_single(k, small, double):
     rows = _several(k, 3000 if k == 40 else None)
-    blocks = _cut(rows, 1000)
-    cut, whole = clone(SINGLE).fit(blocks), clone(SINGLE).fit(*rows)
-    _agree(cut, whole, rows[0], 1e-9)
+    blocks = cut(rows, 1000)
+    fitted, _ = agree(SINGLE, rows, blocks)
     assert 4 <= blocks.passes <= 10
-    assert not hasattr(cut, "held_out_mean_losses_")
+    assert not hasattr(fitted, "held_out_mean_losses_")
 
 
 @pytest.mark.slow
@@ -89,32 +76,28 @@ def test_single(k, small, double):
 def test_very_many_classes(calibrator, small, double):
     rows = *_several(320, 4000)[:2], np.ones(4000)
     rows[1][:320] = np.arange(320)
-    cut, whole = clone(calibrator).fit(_cut(rows, 1500)), clone(calibrator).fit(*rows)
     # Main directions are computed in single precision.
-    _agree(cut, whole, rows[0], 1e-7)
-    np.testing.assert_allclose(cut.stack_weights_, whole.stack_weights_, atol=1e-6)
+    fitted, whole = agree(calibrator, rows, cut(rows, 1500), atol=1e-7)
+    np.testing.assert_allclose(fitted.stack_weights_, whole.stack_weights_, atol=1e-6)
 
 
 def test_few_rows_are_fitted_at_once():
     rows = _several(4, 1500)
     whole = clone(STACK).fit(*rows)
-    blocks = _cut(rows, 400)
-    cut = clone(STACK).fit(blocks)
+    blocks = cut(rows, 400)
+    fitted = clone(STACK).fit(blocks)
     for name, value in whole.state_.items():
-        np.testing.assert_array_equal(cut.state_[name], value)
-    np.testing.assert_array_equal(cut.held_out_losses_, whole.held_out_losses_)
+        np.testing.assert_array_equal(fitted.state_[name], value)
+    np.testing.assert_array_equal(fitted.held_out_losses_, whole.held_out_losses_)
     assert blocks.passes == 1
 
 
 def test_few_rows_of_which_the_sample_lacks_some(monkeypatch):
     monkeypatch.setattr(_rows, "_SAMPLE", 1500)
     rows = _several(4, 1400)
-    ends = [*range(0, 300, 10), 1400]
-    parts = [tuple(values[i:j] for values in rows) for i, j in pairwise(ends)]
-    blocks = bc.Blocks(parts)
-    cut, whole = clone(STACK).fit(blocks), clone(STACK).fit(*rows)
+    blocks = cut(rows, (*range(10, 300, 10),))
+    agree(STACK, rows, blocks, atol=0)
     assert blocks.passes == 2
-    np.testing.assert_array_equal(cut.predict_proba(rows[0]), whole.predict_proba(rows[0]))
 
 
 def test_classes_that_blocks_lack(small, double):
@@ -124,10 +107,8 @@ def test_classes_that_blocks_lack(small, double):
     z = np.insert(z, 2, -1.0, axis=1)
     y = y + (y >= 2)  # label 2 never occurs
     calibrator = clone(STACK).set_params(classes=range(6))
-    blocks = _cut((z, y, w), 1500)
-    cut, whole = clone(calibrator).fit(blocks), clone(calibrator).fit(z, y, w)
-    _agree(cut, whole, z, 1e-9)
-    assert 0 < cut.predict_proba(z)[:, 2].max() < 1
+    fitted, _ = agree(calibrator, (z, y, w), cut((z, y, w), 1500))
+    assert 0 < fitted.predict_proba(z)[:, 2].max() < 1
 
 
 def test_few_rows_that_differ_may_leave_folds_empty(small, double):
@@ -135,24 +116,20 @@ def test_few_rows_that_differ_may_leave_folds_empty(small, double):
     z = rng.normal(size=(2, 8))[rng.integers(0, 2, 5000)]
     y = np.arange(5000) % 2
     for rows in ((z, y), (np.zeros_like(z), 0 * y)):
-        calibrator = clone(STACK).set_params(classes=range(8))
-        cut, whole = clone(calibrator).fit(_cut(rows, 1500)), clone(calibrator).fit(*rows)
-        _agree(cut, whole, rows[0], 1e-9)
+        agree(clone(STACK).set_params(classes=range(8)), rows, cut(rows, 1500))
 
 
 def test_neither_order_nor_repetition_matters(small, double):
     z, y, w = _several(6)
-    weighted = clone(STACK).fit(_cut((z, y, w), 1500))
     rows = np.random.default_rng(1).permutation(np.repeat(np.arange(len(y)), w.astype(int)))
-    repeated = clone(STACK).fit(_cut((z[rows], y[rows]), 900))
-    _agree(repeated, weighted, z, 1e-9)
+    agree(STACK, (cut((z, y, w), 1500),), cut((z[rows], y[rows]), 900), z)
 
 
 def test_logits_of_any_size(small, double):
     z, y, w = _several(3)
     for unit in (1e-100, 1e290):
         rows = unit * z, y, w
-        _agree(clone(STACK).fit(_cut(rows, 5000)), clone(STACK).fit(*rows), rows[0], 1e-9)
+        agree(STACK, rows, cut(rows, 5000))
 
 
 def test_folds_of_many_rows_depend_on_what_rows_hold(small):
@@ -178,14 +155,11 @@ def test_what_auto_expects(inputs, small, double):
         z = np.exp(z - z.max(axis=1, keepdims=True))
         z[z < 1e-3] = 0
         z /= z.sum(axis=1, keepdims=True)
-    whole, cut = (
-        bc.Auto(inputs=inputs).fit(*arguments) for arguments in ((z, y, w), [_cut((z, y, w), 1500)])
-    )
-    _agree(cut, whole, z, 1e-9)
-    assert cut.report_.calibrator == "StackedScaling" and cut.report_.helps
-    assert (cut.report_.rows, cut.report_.classes) == (np.count_nonzero(w), 4)
+    fitted, whole = agree(bc.Auto(inputs=inputs), (z, y, w), cut((z, y, w), 1500))
+    assert fitted.report_.calibrator == "StackedScaling" and fitted.report_.helps
+    assert (fitted.report_.rows, fitted.report_.classes) == (np.count_nonzero(w), 4)
     for name in ("log_loss", "log_loss_error", "uncalibrated", "gain", "gain_error"):
-        result, expected = getattr(cut.report_, name), getattr(whole.report_, name)
+        result, expected = getattr(fitted.report_, name), getattr(whole.report_, name)
         # In blocks, standard errors count separately the parts of a row that is split between
         # folds.
         tolerance = 1e-5 if name.endswith("error") else 1e-6
@@ -194,9 +168,9 @@ def test_what_auto_expects(inputs, small, double):
 
 def test_auto_of_few_rows_and_of_a_single_fit(small):
     z, y, w = _several(4, 1500)
-    blocks, auto = _cut((z, y, w), 400), bc.Auto(inputs="logits")
-    whole, cut = clone(auto).fit(z, y, w), clone(auto).fit(blocks)
-    assert str(cut.report_) == str(whole.report_)
+    blocks, auto = cut((z, y, w), 400), bc.Auto(inputs="logits")
+    whole, fitted = clone(auto).fit(z, y, w), clone(auto).fit(blocks)
+    assert str(fitted.report_) == str(whole.report_)
     single = clone(auto).set_params(mode="single").fit(blocks)
     assert single.report_.log_loss is None and "none left out" in str(single.report_)
 
@@ -204,7 +178,7 @@ def test_auto_of_few_rows_and_of_a_single_fit(small):
 def test_dask_and_an_interrupted_fit(small, tmp_path):
     array = pytest.importorskip("dask.array")
     z, y, _ = _several(5)
-    ours = clone(STACK).fit(_cut((z, y), 1500))
+    ours = clone(STACK).fit(cut((z, y), 1500))
     lazy = clone(STACK).fit(array.from_array(z, chunks=(1500, 5)), array.from_array(y, chunks=1500))
     np.testing.assert_allclose(lazy.predict_proba(z), ours.predict_proba(z), atol=1e-12)
     path, reads = tmp_path / "fit", []
@@ -223,8 +197,3 @@ def test_dask_and_an_interrupted_fit(small, tmp_path):
     # Seven passes are read from the checkpoint, and one block is read first to inspect it.
     assert len(reads) == blocks.passes - 7 + 1 and not path.exists()
     np.testing.assert_allclose(resumed.predict_proba(z), ours.predict_proba(z), atol=1e-12)
-
-
-def test_posteriors_need_all_rows(small):
-    with pytest.raises(TypeError, match="needs all rows at once"):
-        clone(STACK).set_params(inference="laplace").fit(_cut(_several(3, 100), 50))

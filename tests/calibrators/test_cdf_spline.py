@@ -4,8 +4,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.interpolate import CubicSpline, PPoly
 from scipy.special import softmax
 
@@ -13,11 +11,6 @@ from bayescal import OneVsRest
 from bayescal.calibrators.binary.cdf_spline import CDFSpline
 from bayescal.data.rows import Rows
 from bayescal.metrics import brier_score, log_loss
-from tests.calibrators.hostile import HUGE, SCORES
-
-rows = st.lists(
-    st.tuples(st.integers(-6, 6), st.integers(0, 1), st.integers(1, 4)), min_size=1, max_size=25
-)
 
 
 def truncated_powers(t: np.ndarray, knots: np.ndarray) -> np.ndarray:
@@ -79,26 +72,6 @@ def test_slope_equals_least_squares_by_other_means(kind: str, knots: int) -> Non
     np.testing.assert_allclose(values, expected, atol=1e-10)
 
 
-def test_two_knots_give_the_share_of_class_one() -> None:
-    state = CDFSpline(2)._fit(
-        Rows(np.arange(4.0), np.array([0, 1, 1, 0]), np.array([1.0, 2, 2, 3])), 0
-    )
-    np.testing.assert_allclose(CDFSpline(2).apply(state, np.array([-1.0, 1.5, 9.0]))[:, 1], 0.5)
-
-
-def test_three_knots_by_hand() -> None:
-    # Labels 0 and 1: h is 0 up to 1/2, then t - 1/2. With t = (1 + u) / 2 and v = |u|, the spline
-    # through (-1, 0), (0, a), (1, 1/2) deviates from its line by d times f = 1 - 3/2 v^2 + 1/2 v^3,
-    # h by (v - 1) / 4. Over [0, 1] f times v - 1 integrates to -2/5, f squared to 17/35, so that
-    # d = -1/10 * 35/17 = -7/34. At v = 1/2 f changes by 9/8 for each unit of u, which is half of t.
-    state = CDFSpline(3)._fit(Rows(np.array([1.0, 2.0]), np.array([0, 1]), np.ones(2)), 0)
-    change = 2 * -7 / 34 * 9 / 8
-    slope = PPoly(state["coefficients"], state["knots"])([0.25, 0.5, 0.75])
-    np.testing.assert_allclose(slope, [1 / 2 + change, 1 / 2, 1 / 2 - change], rtol=1e-12)
-    values = CDFSpline(3).apply(state, np.array([1.0, 1.5, 2.0]))[:, 1]
-    np.testing.assert_allclose(values, [1 / 6, 1 / 2, 5 / 6], rtol=1e-12)
-
-
 def test_ranks_are_middles_and_linear_in_between() -> None:
     scores, y = np.array([0.0, 1, 1, 3]), np.array([0, 1, 0, 1])
     state = CDFSpline(4)._fit(Rows(scores, y, np.array([1.0, 1, 2, 4])), 0)
@@ -111,87 +84,11 @@ def test_ranks_are_middles_and_linear_in_between() -> None:
     np.testing.assert_allclose(values, np.clip(slope(ranks), 1 / 18, 17 / 18))
 
 
-@pytest.mark.parametrize("knots", [3, 6, 20])
-def test_slope_is_smooth_ends_straight_and_has_the_share_as_its_mean(knots: int) -> None:
-    rng = np.random.default_rng(2)
-    scores, y = rng.normal(size=500), rng.integers(0, 2, 500)
-    state = CDFSpline(knots)._fit(Rows(scores, y, np.ones(500)), 0)
-    slope = PPoly(state["coefficients"], state["knots"])
-    assert len(state["knots"]) == knots
-    assert slope.integrate(0, 1) == pytest.approx(y.mean(), rel=1e-12)
-    inner = state["knots"][1:-1]
-    for order in (0, 1):
-        before = slope(inner - 1e-12, nu=order)
-        np.testing.assert_allclose(before, slope(inner, nu=order), atol=1e-6)
-    np.testing.assert_allclose(slope([0.0, 1.0], nu=1), 0, atol=1e-9)
-
-
-def test_probabilities_approach_the_truth() -> None:
-    rng = np.random.default_rng(1)
-    scores = rng.normal(size=20_000)
-    truth = 1 / (1 + np.exp(-1 - 1.5 * scores))
-    y = (rng.uniform(size=20_000) < truth).astype(int)
-    values = CDFSpline(10).apply(CDFSpline(10)._fit(Rows(scores, y, np.ones(20_000)), 0), scores)[
-        :, 1
-    ]
-    assert np.abs(values - truth).mean() < 0.02
-
-
 def test_few_distinct_scores_lower_the_number_of_knots() -> None:
     for distinct, knots in ((1, 2), (2, 3), (4, 5), (5, 6), (9, 6)):
         scores = np.arange(30.0) % distinct
         state = CDFSpline()._fit(Rows(scores, np.arange(30) % 2, np.ones(30)), 0)
         assert len(state["knots"]) == knots
-
-
-@given(rows)
-@settings(max_examples=50)
-def test_weights_are_repetition_and_order_does_not_matter(data: list[tuple[int, int, int]]) -> None:
-    scores, y, count = np.array(data).T
-    weights = count.astype(float)
-    state = CDFSpline()._fit(Rows(scores / 3, y, weights), 0)
-    repeated = CDFSpline()._fit(
-        Rows(scores.repeat(count) / 3, y.repeat(count), np.ones(count.sum())), 0
-    )
-    turned = CDFSpline()._fit(Rows(scores[::-1] / 3, y[::-1], weights[::-1]), 0)
-    for name, value in state.items():
-        np.testing.assert_array_equal(value, repeated[name])
-        np.testing.assert_array_equal(value, turned[name])
-
-
-@pytest.mark.parametrize("knots", [2, 6, 30])
-@pytest.mark.parametrize("name", SCORES)
-def test_hostile_data(name: str, knots: int) -> None:
-    scores, y = (np.array(part, float) for part in SCORES[name])
-    chosen = CDFSpline(knots)
-    state = chosen._fit(Rows(scores, y, np.ones(len(y))), 0)
-    values = chosen.apply(state, np.concatenate([scores, scores / 2, [-HUGE, -1, 0, 1, HUGE]]))[
-        :, 1
-    ]
-    assert np.isfinite(values).all()
-    assert 0 <= values.min() <= values.max() <= 1
-    if len(set(y)) == 1:
-        np.testing.assert_allclose(values, abs(y[0] - 0.5 / (len(y) + 1)), atol=1e-12)
-
-
-def test_a_million_tied_rows() -> None:
-    y = np.arange(1_000_000) % 4 == 0
-    state = CDFSpline()._fit(Rows(np.full(1_000_000, 0.3), y, np.ones(1_000_000)), 0)
-    np.testing.assert_allclose(CDFSpline().apply(state, np.array([0.0, 0.3, 1.0]))[:, 1], 0.25)
-
-
-def test_many_knots() -> None:
-    rng = np.random.default_rng(0)
-    scores, y = rng.uniform(size=3000), rng.integers(0, 2, 3000)
-    state = CDFSpline(200)._fit(Rows(scores, y, np.ones(3000)), 0)
-    slope = PPoly(state["coefficients"], state["knots"])
-    assert slope.integrate(0, 1) == pytest.approx(y.mean())
-    expected = least_squares(scores, y, np.ones(3000), 40)
-    few = CDFSpline(40)._fit(Rows(scores, y, np.ones(3000)), 0)
-    at = np.linspace(0, 1, 300)
-    np.testing.assert_allclose(
-        PPoly(few["coefficients"], few["knots"])(at), expected(at, 1), atol=1e-7
-    )
 
 
 def test_one_row_of_a_class_takes_memory_and_time_linear_in_the_knots() -> None:
@@ -210,15 +107,6 @@ def test_one_row_of_a_class_takes_memory_and_time_linear_in_the_knots() -> None:
     np.testing.assert_allclose(
         PPoly(few["coefficients"], few["knots"])(at), expected(at, 1), atol=1e-7
     )
-
-
-def test_options() -> None:
-    with pytest.raises(ValueError, match="knots must be at least 2, got 1"):
-        CDFSpline(1)._check_options()
-    with pytest.raises(TypeError, match="knots must be an integer, got 2.5"):
-        CDFSpline(2.5)._check_options()  # pyright: ignore[reportArgumentType]
-    assert CDFSpline().domain == "order"
-    assert not CDFSpline.monotone
 
 
 def test_the_floor_for_weights_of_any_size() -> None:

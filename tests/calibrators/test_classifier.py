@@ -11,7 +11,7 @@ import sklearn
 from scipy.special import expit
 from scipy.stats import gmean
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.datasets import load_digits, make_classification
+from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression as Plain
@@ -185,16 +185,6 @@ def test_posterior_bands(table: Any) -> None:
     np.testing.assert_allclose(pair.predict_interval(X, 0.8), np.mean(ends, axis=0), rtol=1e-12)
 
 
-def test_a_stack_has_bands() -> None:
-    X, y = load_digits(return_X_y=True)
-    frozen = FrozenEstimator(GaussianNB().fit(X[:300], y[:300]))
-    for calibrator in (None, bc.Auto(inference="laplace")):
-        model = bc.CalibratedClassifier(frozen, calibrator).fit(X[300:400], y[300:400])
-        lower, upper = model.predict_interval(X[400:420])
-        probs = model.predict_proba(X[400:420])
-        assert ((lower <= probs) & (probs <= upper)).mean() > 0.9
-
-
 def test_a_classifier_as_calibrator(table: Any) -> None:
     X, y = table
     ibls = bc.LogisticRegression.preset("ibls")
@@ -237,16 +227,6 @@ def test_frames_pipelines_splitters_and_grid_search(table: Any) -> None:
     grid = {"calibrator": [bc.Beta(), bc.Logistic()], "estimator__logisticregression__C": [0.1, 1]}
     result = GridSearchCV(model, grid, scoring="neg_log_loss", cv=2).fit(frame, y)
     assert np.isfinite(result.best_score_)
-
-
-def test_over_confident_forests_become_honest() -> None:
-    X, y = make_classification(900, 10, n_informative=3, flip_y=0.3, random_state=1)
-    forest = RandomForestClassifier(30, random_state=0)
-    before = forest.fit(X[:600], y[:600]).predict_proba(X[600:])
-    model = bc.CalibratedClassifier(forest, bc.Beta(), cv=5).fit(X[:600], y[:600])
-    after = model.predict_proba(X[600:])
-    assert bc.metrics.log_loss(after, y[600:]) < bc.metrics.log_loss(before, y[600:])
-    assert bc.metrics.ece(after, y[600:]) < bc.metrics.ece(before, y[600:])
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +11,6 @@ import scipy.sparse
 import sklearn
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier, VotingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression as Plain
@@ -106,20 +104,6 @@ def test_moving_from_scikit_learn_is_one_word(name: str, ensemble: bool, table: 
             np.testing.assert_array_equal(mine.estimator.coef_, other.estimator.coef_)
             assert len(mine.calibrators) == len(other.calibrators) == 1
             np.testing.assert_allclose(mine.predict_proba(X), other.predict_proba(X), atol=2e-3)
-
-
-def test_names_for_more_classes(three_classes: Any) -> None:
-    X, y = three_classes
-    by_hand = bc.OneVsRest(bc.Isotonic())
-    expected = bc.CalibratedClassifier(GaussianNB(), by_hand, cv=3).fit(X, y).predict_proba(X)
-    result = bc.CalibratedClassifier(GaussianNB(), "isotonic", cv=3).fit(X, y)
-    np.testing.assert_array_equal(result.predict_proba(X), expected)
-    for name in ("sigmoid", "Temperature", "venn_abers"):
-        probs = bc.CalibratedClassifier(SVC(), name, cv=3).fit(X, y).predict_proba(X)
-        assert probs.shape == (240, 3)
-        assert bc.metrics.log_loss(probs, y) < np.log(3)
-    with pytest.raises(ValueError, match="got 3 classes"):
-        bc.CalibratedClassifier(GaussianNB(), bc.Isotonic()).fit(X, y)
 
 
 def test_a_fitted_classifier_is_given_as_such(table: Any) -> None:
@@ -285,43 +269,6 @@ def test_saved_without_the_function(table: Any, tmp_path: Any) -> None:
     again = bc.load(tmp_path / "c", estimators=model.estimators_)
     assert again.progress is False and again.calibrator == "beta"
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
-
-
-# --- intervals of ensembles ---------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "estimator",
-    [GaussianNB(), RandomForestClassifier(8, min_samples_leaf=5, random_state=0)],
-    ids=str,
-)
-def test_intervals_of_ensembles_cover_the_mean_of_the_true_curves(estimator: Any) -> None:
-    """Check coverage of the mean over pairs of P(y = 1 | score of the pair), on fresh rows."""
-    rng = np.random.default_rng(99)
-    fresh = rng.normal(size=(60_000, 3))
-
-    def truth(X: Array) -> Array:
-        return 1 / (1 + np.exp(-(1.2 * X[:, 0] + X[:, 1] - 0.8 * X[:, 0] * X[:, 1])))
-
-    def true_curve(pair: Any) -> Array:
-        score, p = pair.score(fresh)[:, -1], truth(fresh)
-        bins = np.searchsorted(np.unique(np.quantile(score, np.linspace(0, 1, 121)))[1:-1], score)
-        return (np.bincount(bins, p) / np.maximum(np.bincount(bins), 1))[bins][:2000]
-
-    level, shares = 0.8, []
-    calibrator = bc.Beta(inference="laplace", num_samples=300, random_state=0)
-    for seed in range(25):
-        rng = np.random.default_rng(seed)
-        X = rng.normal(size=(400, 3))
-        y = (rng.random(400) < truth(X)).astype(int)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", bc.SamplingWarning)
-            model = bc.CalibratedClassifier(estimator, calibrator, ensemble=True).fit(X, y)
-            lower, upper = model.predict_interval(fresh[:2000], level)
-        target = np.mean([true_curve(pair) for pair in model.calibrated_classifiers_], axis=0)
-        shares.append(((lower <= target) & (target <= upper)).mean())
-    assert np.mean(shares) > level - 2 * np.std(shares) / 5
 
 
 # --- what else a classifier's fit takes ---------------------------------------------------------
@@ -498,12 +445,6 @@ def test_classifiers_of_several_labels(
         bc.save(fitted, tmp_path / "model")
     again = bc.load(tmp_path / "model", estimators=fitted.estimators_)
     np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
-
-
-@pytest.mark.parametrize(("k", "reason"), [(2, "two classes"), (3, "3 classes")])
-def test_reports_name_the_number_of_classes(k: int, reason: str) -> None:
-    X, y = make_classification(n_samples=90, n_informative=4, n_classes=k, random_state=0)
-    assert bc.CalibratedClassifier(GaussianNB(), "beta", cv=3).fit(X, y).report_.reason == reason
 
 
 @pytest.mark.slow

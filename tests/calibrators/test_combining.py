@@ -141,41 +141,6 @@ def test_saved_combinations_predict_the_same(calibrator: Any, tmp_path: Path) ->
     np.testing.assert_array_equal(clone(read).fit(P, words).predict(P), fitted.predict(P))
 
 
-def test_saved_labels_predict_the_same(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    scores = rng.uniform(0.01, 0.99, (100, 3))
-    labels = pd.DataFrame(rng.uniform(size=scores.shape) < scores, columns=["a", "b", "c"])
-    fitted = bc.MultiLabel(bc.Isotonic()).fit(scores, labels)
-    bc.save(fitted, tmp_path / "file.npz")
-    read = bc.load(tmp_path / "file.npz")
-    np.testing.assert_array_equal(read.predict_proba(scores), fitted.predict_proba(scores))
-    assert read.label_names_.tolist() == ["a", "b", "c"]
-
-
-CALIBRATORS = [
-    None,
-    bc.Temperature(),
-    bc.StructuredMatrix(),
-    bc.OneVsRest(bc.Isotonic()),
-    bc.compose(bc.Temperature(), bc.StructuredVector()),
-]
-
-
-@pytest.mark.parametrize("ensemble", [False, True])
-@pytest.mark.parametrize("calibrator", CALIBRATORS, ids=repr)
-def test_a_classifier_of_several_classes(calibrator: Any, ensemble: bool) -> None:
-    X, y = load_iris(return_X_y=True)
-    X = np.concatenate([X, X[:, :1]], axis=1)
-    words = np.array(["setosa", "versicolor", "virginica"])[y]
-    model = bc.CalibratedClassifier(GaussianNB(), calibrator, cv=3, ensemble=ensemble)
-    probs = model.fit(X, words).predict_proba(X)
-    assert model.classes_.tolist() == sorted(set(words)) and probs.shape == (150, 3)
-    np.testing.assert_allclose(probs.sum(axis=1), 1)
-    assert model.score(X, words) > 0.9
-    if calibrator is None:
-        assert isinstance(model.calibrators_[0], bc.Auto)
-
-
 def test_decision_values_of_several_classes() -> None:
     X, y = load_iris(return_X_y=True)
     model = bc.CalibratedClassifier(LinearSVC(), cv=3).fit(X, y)

@@ -395,6 +395,9 @@ LABELS = {
     "floats": ([0.0, 1.0, 2.0], np.asarray),
     "bfloat16": ([0.0, 1.0, 2.0], lambda y: jnp.asarray(y, jnp.bfloat16)),
     "a list": (["a", "b", "c"], list),
+    "bytes": ([b"a", b"b", b"c"], np.asarray),
+    "a list of bytes": ([b"a", b"b", b"c"], np.ndarray.tolist),
+    "bytes as objects": ([b"a", b"b", b"c"], lambda y: np.asarray(y, object)),
     "a series of strings": (["no", "perhaps", "yes"], lambda y: pd.Series(y, dtype="str")),
     "a categorical": (["no", "perhaps", "yes"], lambda y: pd.Series(pd.Categorical(y))),
 }

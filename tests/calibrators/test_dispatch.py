@@ -31,6 +31,7 @@ def test_tensors_come_in_and_go_out() -> None:
     run("torch")
 
 
+@pytest.mark.slow
 def test_blocks_of_dask_are_not_dispatched() -> None:
     run("dask")
 

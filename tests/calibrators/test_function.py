@@ -167,51 +167,25 @@ def combined_calibrators() -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("calibrator", combined_calibrators(), ids=lambda c: type(c).__name__)
+@pytest.mark.parametrize(
+    "calibrator",
+    [*combined_calibrators(), bc.OneVsOne(bc.Histogram()), bc.OneVsRest(bc.VennAbers())],
+    ids=str,
+)
 def test_combinations_and_missing_classes(calibrator: Any) -> None:
+    """Check classes without rows, and that NaN affects only its own row."""
     p, y, _, new = data_of(binary=False)
     for rows, labels in ((p, y), (p[y < 2], y[y < 2])):
         unfitted = clone(calibrator).set_params(classes=[0, 1, 2])
         fitted = quietly_fit(unfitted, rows, labels)
-        expected, f = fitted.predict_proba(new), fitted.as_function()
+        expected, f, at = fitted.predict_proba(new), fitted.as_function(), new.copy()
         np.testing.assert_array_equal(f(new), expected)
-        strict = f(array_api_strict.asarray(new))
+        expected[1] = at[1, 0] = np.nan
+        strict = f(array_api_strict.asarray(at))
         np.testing.assert_allclose(np.asarray(strict), expected, atol=1e-12)
         with float64():
-            result = jax.jit(f)(jnp.asarray(new))
-        np.testing.assert_allclose(np.asarray(result), expected, atol=1e-12)
-
-
-def check_nan(f: Any, at: Array) -> None:
-    """Check that a row with NaN gives NaN and leaves the other rows unchanged."""
-    expected, at = f(at), at.copy()
-    at.reshape(len(at), -1)[1, 0] = np.nan
-    expected[1] = np.nan
-    np.testing.assert_allclose(f(at), expected, atol=1e-12)
-    for made in (f, jax.jit(f)):
-        with float64():
-            result = np.asarray(made(jnp.asarray(at)))
+            result = np.asarray(jax.jit(f)(jnp.asarray(at)))
         np.testing.assert_allclose(result, expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("step", [bc.Histogram(), bc.BBQ(), bc.ScalingBinning(), bc.VennAbers()])
-def test_what_is_not_a_number_in_calibrators_made_of_others(step: Any) -> None:
-    p, y, _, new = data_of(binary=False)
-    for made in (
-        bc.OneVsRest(step),
-        bc.OneVsOne(step),
-        bc.compose(bc.Vector(), bc.OneVsRest(step)),
-        bc.Average([bc.Temperature(), bc.OneVsRest(step)]),
-    ):
-        check_nan(made.fit(p, y).as_function(), new[:4])
-    labels = np.stack([y == 0, y == 1, y == 2], axis=1).astype(int)
-    f = bc.MultiLabel(step).fit(p, labels).as_function()
-    at = new[:4].copy()
-    expected = f(at)
-    expected[1, 0] = at[1, 0] = np.nan
-    np.testing.assert_array_equal(f(at), expected)
-    with float64():
-        np.testing.assert_allclose(np.asarray(jax.jit(f)(jnp.asarray(at))), expected, atol=1e-12)
 
 
 def probs_in_tenths(binary: bool) -> tuple[Array, Array, Array]:
@@ -238,12 +212,12 @@ def test_tenths_in_single_and_double_precision_are_the_same(case: Case) -> None:
             given = new.astype(kind)
             np.testing.assert_allclose(fitted.predict_proba(given), expected, atol=2e-5)
             np.testing.assert_allclose(f(given), expected, atol=2e-5)
-        single = jnp.asarray(new, jnp.float32)
-        for made in (f, jax.jit(f)) if case.calibrator.__name__ in STEPS else (f,):
-            np.testing.assert_allclose(np.asarray(made(single)), expected, atol=2e-5)
+    if case.calibrator.__name__ in STEPS or not case.options:
+        single = np.asarray(jax.jit(f)(jnp.asarray(new, jnp.float32)))
+        np.testing.assert_allclose(single, expected, atol=2e-5)
 
 
-@pytest.mark.parametrize("k", [2, 3, 10])
+@pytest.mark.parametrize("k", [2, 10])
 def test_predicted_classes_are_kept_in_all_precisions(k: int) -> None:
     """Check labels that are never the predicted class, which make probabilities nearly uniform."""
     rng = np.random.default_rng(k)
@@ -273,12 +247,14 @@ def test_several_labels() -> None:
     rng = np.random.default_rng(0)
     p = rng.uniform(0.01, 0.99, (200, 3))
     y = (rng.random(p.shape) < p**1.5).astype(int)
-    for inner in (bc.Beta(), bc.Auto(), bc.Logistic(inference="laplace")):
+    for inner in (bc.Beta(), bc.Auto(), bc.Logistic(inference="laplace"), bc.Histogram()):
         fitted = bc.MultiLabel(inner).fit(p, y)
-        f = fitted.as_function()
+        f, expected, at = fitted.as_function(), fitted.predict_proba(p[:9]), p[:9].copy()
+        expected[1, 0] = at[1, 0] = np.nan
         with float64():
-            result = jax.jit(f)(jnp.asarray(p[:9]))
-        np.testing.assert_allclose(np.asarray(result), fitted.predict_proba(p[:9]), atol=1e-12)
+            result = jax.jit(f)(jnp.asarray(at))
+        np.testing.assert_allclose(np.asarray(result), expected, atol=1e-12)
+        np.testing.assert_allclose(f(at), expected, atol=1e-12)
         # A single label, as one column or as a flat array.
         one = bc.MultiLabel(inner).fit(p[:, :1], y[:, :1])
         expected, f = one.predict_proba(p[:9, :1]), one.as_function()

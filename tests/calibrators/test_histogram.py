@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import special, stats
+from scipy import stats
 
 from bayescal import metrics
 from bayescal._core.binning import equal_mass_cuts
@@ -16,15 +16,6 @@ from bayescal.calibrators.binary.scaling_binning import ScalingBinning
 from bayescal.data.order import ranking as _ranking
 from bayescal.data.order.ranking import Ranking, distinct_scores, middles
 from bayescal.data.rows import Rows
-from tests.calibrators.hostile import PROBABILITIES
-
-MAPS = [
-    Histogram(bins, binning) for bins in (1, 3, 10) for binning in ("equal_width", "equal_mass")
-]
-
-rows = st.lists(
-    st.tuples(st.integers(0, 12), st.integers(0, 1), st.integers(1, 4)), min_size=1, max_size=25
-)
 
 
 def loop_place(score: float, bins: int) -> int:
@@ -79,16 +70,6 @@ def test_equal_width_holds_what_the_reliability_curve_shows(bins: int) -> None:
     np.testing.assert_allclose(state["values"][empty], [(b + 0.5) / bins for b in empty])
 
 
-def test_equal_width_by_hand() -> None:
-    scores, y = np.array([0.0, 0.25, 0.3, 0.5, 0.8]), np.array([0, 1, 0, 1, 1])
-    state = Histogram(4)._fit(Rows(scores, y, np.array([3.0, 1, 1, 2, 1])), 0)
-    np.testing.assert_array_equal(state["edges"], [0.25, 0.5, 0.75])
-    np.testing.assert_array_equal(state["bin_weights"], [4, 3, 0, 1])
-    np.testing.assert_allclose(state["values"], [1 / 4, 2 / 3, 0.625, 1])
-    values = Histogram(4).apply(state, np.array([0, 0.25, 0.26, 0.75, 0.76]))[:, 1]
-    np.testing.assert_allclose(values, [1 / 4, 1 / 4, 2 / 3, 0.625, 1])
-
-
 @pytest.mark.parametrize(("n", "bins"), [(60, 6), (61, 6), (65, 6), (7, 7), (1000, 15)])
 def test_equal_mass_without_ties_are_equal_parts_of_the_order(n: int, bins: int) -> None:
     rng = np.random.default_rng(n)
@@ -115,16 +96,6 @@ def test_equal_mass_with_ties_by_hand() -> None:
     state = Histogram(4, "equal_mass")._fit(Rows(scores, y, np.ones(8)), 0)
     np.testing.assert_array_equal(state["edges"], [1.5, 2.5])
     np.testing.assert_array_equal(state["bin_weights"], [1, 5, 2])
-
-
-def test_equal_mass_of_shares_by_hand() -> None:
-    # Total 2.0, border 1.0: the third score ends at 0.9, the fourth at 1.3.
-    weights = np.array([0.2, 0.3, 0.4, 0.4, 0.7])
-    state = Histogram(2, "equal_mass")._fit(
-        Rows(np.arange(5.0), np.array([0, 1, 0, 1, 1]), weights), 0
-    )
-    np.testing.assert_array_equal(state["edges"], [2.5])
-    np.testing.assert_allclose(state["values"], [1 / 3, 1])
 
 
 @given(
@@ -206,45 +177,6 @@ def test_middles_stay_below_the_upper_score() -> None:
     np.testing.assert_array_equal(middle[:3], [1.5, 0, 0.25e308])
 
 
-@pytest.mark.parametrize("chosen", MAPS, ids=repr)
-@given(data=rows)
-def test_weights_are_repetition_and_order_does_not_matter(
-    chosen: Histogram, data: list[tuple[int, int, int]]
-) -> None:
-    scores, y, weights = np.array(data).T
-    scores, count, weights = scores / 12, weights, weights.astype(float)
-    state = chosen._fit(Rows(scores, y, weights), 0)
-    repeated = chosen._fit(Rows(scores.repeat(count), y.repeat(count), np.ones(count.sum())), 0)
-    turned = chosen._fit(Rows(scores[::-1], y[::-1], weights[::-1]), 0)
-    for name, value in state.items():
-        np.testing.assert_array_equal(value, repeated[name])
-        np.testing.assert_array_equal(value, turned[name])
-    values = chosen.apply(state, scores)[:, 1]
-    assert np.average(values, weights=weights) == pytest.approx(np.average(y, weights=weights))
-
-
-@pytest.mark.parametrize("chosen", MAPS, ids=repr)
-@pytest.mark.parametrize("name", PROBABILITIES)
-def test_hostile_data(chosen: Histogram, name: str) -> None:
-    scores, y = (np.array(part, float) for part in PROBABILITIES[name])
-    state = chosen._fit(Rows(scores, y, np.ones(len(y))), 0)
-    values = chosen.apply(state, np.concatenate([scores, [0, 0.2, 0.5, 1]]))[:, 1]
-    assert np.isfinite(values).all()
-    assert 0 <= values.min() <= values.max() <= 1
-    assert len(state["values"]) == len(state["bin_weights"]) == len(state["edges"]) + 1
-    assert state["bin_weights"].sum() == len(y)
-    assert chosen.apply(state, scores)[:, 1].mean() == pytest.approx(y.mean())
-
-
-@pytest.mark.parametrize("binning", ["equal_width", "equal_mass"])
-def test_a_million_tied_rows(binning: Literal["equal_width", "equal_mass"]) -> None:
-    chosen = Histogram(10, binning)
-    y = np.arange(1_000_000) % 4 == 0
-    state = chosen._fit(Rows(np.full(1_000_000, 0.3), y, np.ones(1_000_000)), 0)
-    assert chosen.apply(state, np.array([0.3]))[:, 1].tolist() == [0.25]
-    assert state["bin_weights"].max() == 1_000_000
-
-
 def test_equal_mass_takes_scores_of_any_size() -> None:
     scores, y = np.array([-1.7e308, -1.0, 0.0, 1e-300, 5.0, 1.7e308]), np.array([0, 0, 0, 1, 1, 1])
     chosen = Histogram(3, "equal_mass")
@@ -266,20 +198,6 @@ def test_the_prior_is_a_beta_distribution_for_each_bin(prior: float) -> None:
         for b, center in enumerate(centers):
             posterior = stats.beta(prior * center + ones[b], prior * (1 - center) + zeros[b])
             assert state["values"][b] == pytest.approx(posterior.mean(), rel=1e-12)
-
-
-def test_options() -> None:
-    with pytest.raises(ValueError, match="bins must be at least 1, got 0"):
-        Histogram(0)._check_options()
-    with pytest.raises(ValueError, match="binning must be one of .*, got 'equal_size'"):
-        Histogram(binning="equal_size")._check_options()  # pyright: ignore[reportArgumentType]
-    for value in (-1.0, np.nan, np.inf):
-        with pytest.raises(ValueError, match=f"prior_weight must not be negative, got {value}"):
-            Histogram(prior_weight=value)._check_options()
-    with pytest.raises(TypeError, match="prior_weight must be a number, got '1'"):
-        Histogram(prior_weight="1")._check_options()  # pyright: ignore[reportArgumentType]
-    assert Histogram().domain == "probability"
-    assert Histogram(binning="equal_mass").domain == "order"
 
 
 @pytest.mark.parametrize("binning", ["equal_width", "equal_mass"])
@@ -338,36 +256,3 @@ def test_intervals_of_scaling_binning_do_not_trust_the_logistic_map() -> None:
     del fitted.state_["unit"]  # files of the first version lack it
     with pytest.raises(ValueError, match="the file of this calibrator has no intervals"):
         fitted.predict_interval([0.1])
-
-
-BINNINGS = {
-    "equal width": lambda: Histogram(10, "equal_width", classes=[0, 1]),
-    "equal mass": lambda: Histogram(10, "equal_mass", classes=[0, 1]),
-    "scaling": lambda: ScalingBinning(10, classes=[0, 1]),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:ScalingBinning. the scores separate")
-@pytest.mark.parametrize("n", [10, 50, 200, 1000, 5000])
-@pytest.mark.parametrize("binning", BINNINGS)
-def test_intervals_cover_the_means_of_bins(n: int, binning: str) -> None:
-    """Check coverage for calibrated, bent, constant and rare truths, with and without ties."""
-    truths = [lambda p: p, lambda p: 0.2 + p**2 / 2, lambda p: 0 * p + 0.1, lambda p: 0.02 * p]
-    for truth, tied in itertools.product(truths, (False, True)):
-        covered = []
-        for seed in range(200):
-            rng = np.random.default_rng(seed)
-            p = 1 / (1 + np.exp(-rng.normal(0, 2, n)))
-            p = np.round(p, 1) if tied else p
-            y = (rng.random(n) < truth(p)).astype(int)
-            fitted = BINNINGS[binning]().fit(p, y)
-            lower, upper = fitted.predict_interval(p)
-            bin_index = np.searchsorted(
-                fitted.edges_, special.logit(p) if binning == "scaling" else p
-            )
-            mean = np.bincount(bin_index, truth(p)) / np.maximum(np.bincount(bin_index), 1)
-            _, first = np.unique(bin_index, return_index=True)
-            inside = (lower <= mean[bin_index]) & (mean[bin_index] <= upper)
-            covered.append(inside[first].mean())
-        assert 0.8 < np.mean(covered) <= 1, (truth(0.5), tied)

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
+import bayescal as bc
 from bayescal.calibrators.base.parametric import ParametricCalibrator
-from tests.calibrators.cases import CASES, DEFAULTS, Array, Case, each
+from tests.calibrators.cases import CASES, DEFAULTS, Array, Case, each, make_data
 
 NEXT = float(np.nextafter(1, 0))
 EXTREME = {
@@ -164,6 +165,46 @@ def test_posteriors_of_weights_of_any_size(case: Case, size: float) -> None:
     )  # fmt: skip
     lower, upper = fitted.predict_interval(at)
     assert ((lower >= 0) & (lower <= upper) & (upper <= 1)).all()
+
+
+#: Short searches of calibrators whose other cases are marked as slow.
+SHORT = [
+    Case(bc.Decision, {"steps": 3}),
+    Case(bc.Decision, {"decisions": 3, "steps": 2, "partition": "hard"}),
+    Case(bc.Forest, {"bins": 6, "trees": 5, "assumption": "labels"}),
+    Case(bc.Forest, {"trees": 5}),
+    Case(bc.Kernel, {"bandwidth": 0.05}),
+    Case(bc.Kernel, {"kernel": "rbf", "assumption": "labels"}),
+    Case(bc.OrderPreserving, {"hidden": (3, 2)}),
+]
+each_short = pytest.mark.parametrize("case", SHORT, ids=lambda case: case.name)
+
+
+@each_short
+def test_short_searches_give_probabilities(case: Case) -> None:
+    check_sets(case, [*SETS][:: 20 if case.calibrator is bc.OrderPreserving else 3])
+
+
+@each_short
+def test_short_searches_know_no_order_and_weights_are_repetitions(case: Case) -> None:
+    p, y, _, new = make_data(case)
+    rng = np.random.default_rng(2)
+    counts, order = rng.integers(0, 4, len(p)), rng.permutation(3 * len(p))
+    rows = np.repeat(np.arange(len(p)), counts)
+    rows = rows[order[order < len(rows)]]
+    expected = case().fit(p, y, counts).predict_proba(new)
+    np.testing.assert_allclose(case().fit(p[rows], y[rows]).predict_proba(new), expected, atol=1e-5)
+
+
+@each([case for case in DEFAULTS if not case.binary])
+def test_many_classes_that_scores_do_not_tell_apart(case: Case) -> None:
+    for k, y in ((4, [0, 1, 2, 3, 3]), (40, range(12))):
+        p = np.full((len(y), k), 1 / k)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            probs = case(classes=range(k)).fit(p, y).predict_proba(p)
+        assert (probs > 0).all()
+        np.testing.assert_allclose(probs.sum(axis=1), 1, rtol=1e-12)
 
 
 @each([case for case in DEFAULTS if case.binary])

@@ -101,21 +101,6 @@ def test_zero_and_one_alone_stand_for_a_hundredth(dtype: Any) -> None:
         assert convert(ends, "probs", domain).tolist() == [0.0, 1.0]
 
 
-def test_half_precision_is_read_as_the_numbers_that_it_holds() -> None:
-    rng = np.random.default_rng(0)
-    logits = rng.normal(size=(200, 3)).astype(np.float16)
-    y = (logits.astype(float) + rng.gumbel(size=logits.shape)).argmax(axis=1)
-    fits: list[tuple[Any, np.ndarray, np.ndarray]] = [
-        (bc.Temperature(inputs="logits"), logits, y),
-        (bc.Beta(), expit(logits[:, 0], dtype=np.float32).astype(np.float16), y == 0),
-        (bc.Isotonic(inputs="logits"), logits[:, :1], y == 0),
-    ]
-    for calibrator, scores, labels in fits:
-        both = scores, scores.astype(float)
-        narrow, wide = (calibrator.fit(s, labels).predict_proba(s) for s in both)
-        np.testing.assert_array_equal(narrow, wide)
-
-
 def test_nothing_else_moves_and_order_is_kept() -> None:
     p = np.random.default_rng(0).beta(0.1, 0.1, 1000)
     p = np.sort(np.concatenate([[0.0, 1e-300, 1e-37], p, [1 - 2**-53, 1.0]]))
@@ -126,15 +111,6 @@ def test_nothing_else_moves_and_order_is_kept() -> None:
     np.testing.assert_allclose(z[inside], logit(p[inside]), rtol=1e-13, atol=1e-15)
     single = convert(p.astype(np.float32), "probs", "log_odds")
     assert single.dtype == np.float64 and (np.diff(single) >= 0).all()
-
-
-def test_the_callers_array_stays_as_it_is() -> None:
-    for inputs in ("probs", "logits", "scores"):
-        scores = np.array([0.0, 0.25, 1.0])
-        scores.flags.writeable = False
-        for domain in ("real", "order"):
-            result = convert(scores, inputs, domain)
-            assert not np.shares_memory(result, scores)
 
 
 @pytest.mark.parametrize(
@@ -181,38 +157,13 @@ PAIR = np.array([[0.5, 0.5], [0.3, 0.8]])
     [
         ([0.1], "scores", "probability", "for this calibrator, got 'scores'; pass the"),
         ([0.1], "scores", "log_odds", "got 'scores'; .* raw scores of two to Logistic or Isotonic"),
-        (
-            [0.1, np.nan],
-            "probs",
-            "order",
-            r"scores must be finite, got NaN at position 1 \(1 in all",
-        ),
+        ([0.1, np.nan], "probs", "order", r"finite, got NaN at position 1 \(1 in all"),
         ([-np.inf], "logits", "real", "scores must be finite, got infinity at position 0"),
-        (
-            np.zeros((2, 3)),
-            "probs",
-            "order",
-            r"\(n,\), \(n, 1\) or \(n, 2\) for two classes, got \(2",
-        ),
+        (np.zeros((2, 3)), "probs", "order", r"\(n, 1\) or \(n, 2\) for two classes, got \(2"),
         (PAIR, "scores", "order", "got two columns; pass the score of the second class"),
-        (
-            [0.5, -0.25],
-            "probs",
-            "order",
-            r"must lie in \[0, 1\] for inputs='probs', got -0.25; pass",
-        ),
-        (
-            [0.5, 1.5],
-            "probs",
-            "log_odds",
-            r"got 1.5; pass inputs='logits' for logits or log odds, or use Auto",
-        ),
-        (
-            PAIR,
-            "probs",
-            "order",
-            "rows that sum to one, got a sum of 1.1 in row 1; pass inputs='logits'",
-        ),
+        ([0.5, -0.25], "probs", "order", r"lie in \[0, 1\] for inputs='probs', got -0.25; pass"),
+        ([0.5, 1.5], "probs", "log_odds", r"got 1.5; pass inputs='logits' .*, or use Auto"),
+        (PAIR, "probs", "order", "sum to one, got a sum of 1.1 in row 1; pass inputs='logits'"),
     ],
 )
 def test_errors_say_what_is_wrong(scores: Any, inputs: Any, domain: Any, message: str) -> None:
@@ -463,49 +414,3 @@ def test_decimals_in_single_precision_are_those_of_double_precision(digits: int)
     other = rng.dirichlet(np.full(3, 0.2), 500).astype(np.float32)
     read = convert(other, "probs", "logits", least)
     np.testing.assert_allclose(np.exp(read), np.maximum(other, FLOOR), rtol=2.0**-24, atol=0)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: bc.BinwiseTemperature(bins=4),
-        lambda: bc.WeightScaling(),
-        lambda: bc.WeightScaling(4),
-        lambda: bc.Temperature("adaptive_ece"),
-        lambda: bc.KNN(8),
-        lambda: bc.KNN(8, "euclidean"),
-        lambda: bc.KNN(),
-        lambda: bc.Kernel(),
-        lambda: bc.StackedScaling(),
-    ],
-)
-def test_fits_to_tenths_do_not_depend_on_the_type_of_the_scores(make: Any) -> None:
-    rng = np.random.default_rng(3)
-    for seed in range(3):
-        counts = np.random.default_rng(seed).multinomial(10, [0.25, 0.35, 0.4], 120)
-        probs = counts / 10
-        y = np.append([0, 1, 2], rng.integers(0, 3, 117))
-        fits = [make().fit(probs.astype(kind), y) for kind in (np.float64, np.float32)]
-        expected = fits[0].predict_proba(probs)
-        for fitted in fits:
-            for kind in (np.float64, np.float32):
-                given = probs.astype(kind)
-                np.testing.assert_allclose(fitted.predict_proba(given), expected, atol=1e-9)
-            narrow = fitted.as_function()(probs.astype(np.float32))
-            np.testing.assert_allclose(narrow, expected, atol=1e-7)
-
-
-@pytest.mark.parametrize("kind", ["array", "list", "objects", "blocks"])
-def test_byte_strings_are_labels_in_every_source(kind: str) -> None:
-    rng = np.random.default_rng(0)
-    p = rng.random(60)
-    texts = np.where(rng.random(60) < p, "b", "a")
-    y: Any = texts.astype("S1")
-    expected = bc.Logistic().fit(p, texts).predict_proba(p)
-    if kind == "blocks":
-        fitted = bc.Logistic().fit(bc.Blocks([(p[:20], y[:20]), (p[20:], y[20:])]))
-    else:
-        y = {"array": y, "list": y.tolist(), "objects": y.astype(object)}[kind]
-        fitted = bc.Logistic().fit(p, y)
-    assert fitted.classes_.tolist() == [b"a", b"b"]
-    np.testing.assert_allclose(fitted.predict_proba(p), expected, atol=1e-9)

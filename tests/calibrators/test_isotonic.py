@@ -4,18 +4,16 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 
 from bayescal.calibrators import CenteredIsotonic, Isotonic
-from bayescal.calibrators.binary.monotone.pooling import MonotoneCalibrator, interpolate, pool
+from bayescal.calibrators.binary.monotone.pooling import interpolate, pool
 from bayescal.data.order import ranking as _ranking
 from bayescal.data.rows import Rows
-from tests.calibrators.hostile import HUGE, SCORES
 
-MAPS = [cls(bounds) for cls in (Isotonic, CenteredIsotonic) for bounds in ("none", "laplace")]
-
+HUGE = 1.7e308
 rows = st.lists(
     st.tuples(st.integers(-6, 6), st.integers(0, 1), st.integers(1, 4)), min_size=1, max_size=25
 )
@@ -24,14 +22,6 @@ rows = st.lists(
 def arrays(data: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     scores, y, weights = np.array(data).T
     return scores / 3, y, weights.astype(float)
-
-
-def scores_and_neighbors(scores: np.ndarray) -> np.ndarray:
-    """Return the scores, their neighboring floats, and points between and outside."""
-    s = np.unique(scores)
-    between = s[:-1] / 2 + s[1:] / 2
-    outside = np.array([s[0] - 1, s[-1] + 1])
-    return np.sort(np.concatenate([s, np.nextafter(s, -9), np.nextafter(s, 9), between, outside]))
 
 
 @pytest.fixture(params=["sorted at once", "in cells"])
@@ -100,19 +90,6 @@ def test_thresholds_are_the_ends_of_blocks() -> None:
     np.testing.assert_allclose(Isotonic().apply(state, at)[:, 1], expected, rtol=1e-15)
 
 
-def test_centered_by_hand() -> None:
-    # Blocks: 0 on [1, 2], 2/3 on [3, 5] with weights 1, 3, 2 (center 25/6), 1 on [6, 8].
-    scores = np.array([1.0, 2, 3, 4, 5, 6, 8])
-    y = np.array([0, 0, 1, 1, 0, 1, 1])
-    weights = np.array([1.0, 5, 1, 3, 2, 1, 1])
-    state = CenteredIsotonic()._fit(Rows(scores, y, weights), 0)
-    np.testing.assert_allclose(state["thresholds"], [1, 2, 25 / 6, 6, 8], rtol=1e-15)
-    np.testing.assert_allclose(state["values"], [0, 0, 2 / 3, 1, 1], rtol=1e-15)
-    at = np.array([0, 1.5, 2 + 13 / 12, 7, 9])
-    values = CenteredIsotonic().apply(state, at)[:, 1]
-    np.testing.assert_allclose(values, [0, 0, 1 / 3, 1, 1], rtol=1e-14)
-
-
 def test_centered_collapses_first_and_last_block_inside_the_limits() -> None:
     state = CenteredIsotonic()._fit(
         Rows(np.array([0.0, 1, 2, 4]), np.array([1, 0, 1, 0]), np.ones(4)), 0
@@ -147,19 +124,6 @@ def test_centered_equals_points_taken_from_scikit_learn(seed: int) -> None:
     )
 
 
-def test_centered_increases_strictly_between_its_ends() -> None:
-    rng = np.random.default_rng(1)
-    scores = rng.normal(size=400)
-    y = (scores + rng.normal(size=400) > 0).astype(int)
-    state = CenteredIsotonic("laplace")._fit(Rows(scores, y, np.ones(400)), 0)
-    at = np.linspace(state["thresholds"][0], state["thresholds"][-1], 500)
-    assert np.diff(CenteredIsotonic("laplace").apply(state, at)[:, 1]).min() > 1e-6
-    flat = Isotonic("laplace").apply(
-        Isotonic("laplace")._fit(Rows(scores, y, np.ones(400)), 0), at
-    )[:, 1]
-    assert (np.diff(flat) == 0).sum() > 100
-
-
 def test_laplace_by_hand() -> None:
     # 0 on three rows becomes 1/5, 1 on two becomes 3/4: nothing to pool.
     scores, y = np.array([1.0, 2, 3, 4, 5, 6, 7]), np.array([0, 0, 0, 1, 0, 1, 1])
@@ -190,61 +154,6 @@ def test_laplace_equals_two_steps_of_scikit_learn(data: list[tuple[int, int, int
     expected = again.predict(block)
     np.testing.assert_allclose(Isotonic("laplace").apply(state, scores)[:, 1], expected, atol=1e-12)
     assert 0 < state["values"].min() <= state["values"].max() < 1
-
-
-@pytest.mark.parametrize("chosen", MAPS, ids=repr)
-@given(data=rows)
-@settings(max_examples=40)
-def test_weights_are_repetition_and_order_does_not_matter(
-    chosen: MonotoneCalibrator, data: list[tuple[int, int, int]]
-) -> None:
-    scores, y, weights = arrays(data)
-    state = chosen._fit(Rows(scores, y, weights), 0)
-    count = weights.astype(int)
-    repeated = chosen._fit(Rows(scores.repeat(count), y.repeat(count), np.ones(count.sum())), 0)
-    turned = chosen._fit(Rows(scores[::-1], y[::-1], weights[::-1]), 0)
-    for name in ("thresholds", "values"):
-        np.testing.assert_allclose(state[name], repeated[name], rtol=1e-14)
-        np.testing.assert_array_equal(state[name], turned[name])
-
-
-@pytest.mark.parametrize("chosen", MAPS, ids=repr)
-@given(data=rows)
-@settings(max_examples=40)
-def test_probabilities_never_decrease(
-    chosen: MonotoneCalibrator, data: list[tuple[int, int, int]]
-) -> None:
-    scores, y, weights = arrays(data)
-    values = chosen.apply(chosen._fit(Rows(scores, y, weights), 0), scores_and_neighbors(scores))[
-        :, 1
-    ]
-    assert 0 <= values.min() <= values.max() <= 1
-    assert (np.diff(values) >= 0).all()
-
-
-@pytest.mark.parametrize("chosen", MAPS, ids=repr)
-@pytest.mark.parametrize("name", SCORES)
-def test_hostile_data(chosen: MonotoneCalibrator, name: str) -> None:
-    scores, y = (np.array(part, float) for part in SCORES[name])
-    state = chosen._fit(Rows(scores, y, np.ones(len(y))), 0)
-    assert (np.diff(state["thresholds"]) > 0).all()
-    at = np.sort(np.concatenate([scores, scores / 2, [-HUGE, -1, 0, 1, HUGE]]))
-    values = chosen.apply(state, at)[:, 1]
-    assert np.isfinite(values).all()
-    assert 0 <= values.min() <= values.max() <= 1
-    assert (np.diff(values) >= 0).all()
-    if chosen.bounds == "laplace":
-        assert 0 < values.min() <= values.max() < 1
-    if set(y) == {1.0}:
-        expected = 1 if chosen.bounds == "none" else (len(y) + 1) / (len(y) + 2)
-        np.testing.assert_array_equal(values, expected)
-
-
-@pytest.mark.parametrize("chosen", MAPS, ids=repr)
-def test_a_million_tied_rows(chosen: MonotoneCalibrator) -> None:
-    y = np.arange(1_000_000) % 4 == 0
-    state = chosen._fit(Rows(np.full(1_000_000, 0.3), y, np.ones(1_000_000)), 0)
-    assert chosen.apply(state, np.array([0.0, 0.3, 1.0]))[:, 1].tolist() == [0.25] * 3
 
 
 def test_pool_joins_shares_that_differ_by_rounding_only() -> None:
@@ -278,11 +187,3 @@ def test_interpolation_between_all_pairs_never_leaves_the_values() -> None:
             values = interpolate(np.sort(at), np.array([0, x]), np.array([low, high]))
             assert values[0] == low and values[-1] == high
             assert (np.diff(values) >= 0).all()
-
-
-@pytest.mark.parametrize("chosen", [Isotonic, CenteredIsotonic])
-def test_unknown_bounds(chosen: type[MonotoneCalibrator]) -> None:
-    with pytest.raises(ValueError, match="bounds must be one of 'none', 'laplace', got 'clip'"):
-        chosen(bounds="clip")._check_options()  # pyright: ignore[reportArgumentType]
-    assert chosen().domain == "order"
-    assert chosen.monotone

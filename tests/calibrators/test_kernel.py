@@ -16,7 +16,6 @@ from tests.calibrators.brute import (
     crop_and_normalize,
     example,
     log_loss,
-    split_into_folds,
     target_values,
 )
 
@@ -62,25 +61,6 @@ def test_sums_over_all_rows(
     assert state["crop"] == 1e-3
     expected = calibrate_by_loop(chosen, h, 1e-3, data, queries)
     np.testing.assert_allclose(chosen.apply(state, queries), expected, atol=1e-11)
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_cross_validation_is_that_of_refits(kernel: Name) -> None:
-    p, y, weights = example(120, 3, digits=9)
-    chosen = Kernel(kernel)
-    state = chosen._fit(Rows(p, y, weights), seed=5)
-    p, y, weights, fold = split_into_folds(p, y, weights)
-    assert len(state["candidates"]) == 16
-    np.testing.assert_allclose(state["candidates"], 1.6 * 2.0 ** np.arange(6, -10, -1))
-    for h, loss in list(zip(state["candidates"], state["cv_losses"], strict=True))[::3]:
-        result = np.empty_like(p)
-        for f in range(10):
-            kept = fold != f
-            refit = Kernel(kernel, float(h))
-            fitted = refit._fit(Rows(p[kept], y[kept], weights[kept]), seed=0)
-            result[~kept] = refit.apply(fitted, p[~kept])
-        assert loss == pytest.approx(log_loss(result, y, weights), abs=1e-9)
-    assert state["bandwidth"] == state["candidates"][np.argmin(state["cv_losses"])]
 
 
 def test_few_rows_have_fewer_folds() -> None:
@@ -138,21 +118,6 @@ def test_nearby_sizes_share_a_compilation(compilations: Any) -> None:
         run(300, 960)
         run(315, 1020)
     assert names == []
-
-
-def test_options() -> None:
-    few = [[0.2, 0.8], [0.7, 0.3]], [1, 0]
-    with pytest.raises(ValueError, match="kernel must be one of .*, got 'gauss'"):
-        Kernel("gauss").fit(*few)  # pyright: ignore[reportArgumentType]
-    for bad in (0, -1.0, np.inf, np.nan, True, "silverman"):
-        with pytest.raises(ValueError, match="bandwidth must be 'cv' or a positive number"):
-            Kernel(bandwidth=bad).fit(*few)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="crop must be less than 0.5"):
-        Kernel(crop=0.5).fit(*few)
-    with pytest.raises(ValueError, match="crop must lie strictly between 0 and 1"):
-        Kernel(crop=0.0).fit(*few)
-    with pytest.raises(ValueError, match="assumption must be one of"):
-        Kernel(assumption="none").fit(*few)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.slow

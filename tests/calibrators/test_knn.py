@@ -16,8 +16,6 @@ from bayescal.data.rows import Rows
 from tests.calibrators.brute import (
     crop_and_normalize,
     example,
-    log_loss,
-    split_into_folds,
     target_values,
 )
 
@@ -119,47 +117,6 @@ def test_a_sample_that_misleads_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("distance", ["kl", "euclidean"])
-def test_cross_validation_is_that_of_refits(distance: Distance) -> None:
-    p, y, weights = example(180, 3, digits=9)
-    chosen = KNN(distance=distance)
-    state = chosen._fit(Rows(p, y, weights), seed=5)
-    total = weights.sum()
-    p, y, weights, fold = split_into_folds(p, y, weights)
-    assert state["candidates"].tolist() == [32, 64, 128, 256]
-    assert 256 <= total < 512
-    for k, loss in zip(state["candidates"], state["cv_losses"], strict=True):
-        result = np.empty_like(p)
-        for f in range(10):
-            kept = fold != f
-            refit = KNN(int(k), distance)
-            result[~kept] = refit.apply(
-                refit._fit(Rows(p[kept], y[kept], weights[kept]), 0), p[~kept]
-            )
-        assert loss == pytest.approx(log_loss(result, y, weights), abs=1e-9)
-    assert state["k"] == state["candidates"][np.argmin(state["cv_losses"])]
-
-
-def test_few_rows_have_one_candidate() -> None:
-    state = KNN()._fit(Rows(*example(20, 3)[:2], np.ones(20)), seed=0)
-    assert state["candidates"].tolist() == [32]
-    assert state["k"] == 32
-
-
-def test_options() -> None:
-    few = [[0.2, 0.8], [0.7, 0.3]], [1, 0]
-    with pytest.raises(ValueError, match="k must be at least 1, got 0"):
-        KNN(0).fit(*few)
-    with pytest.raises(TypeError, match="k must be an integer, got 2.5"):
-        KNN(2.5).fit(*few)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="distance must be one of"):
-        KNN(distance="cosine").fit(*few)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="assumption must be one of"):
-        KNN(assumption="none").fit(*few)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="crop must be less than 0.5"):
-        KNN(crop=0.7).fit(*few)
-
-
-@pytest.mark.parametrize("distance", ["kl", "euclidean"])
 @pytest.mark.parametrize("k", [2, 3])
 def test_functions_in_single_precision_find_the_neighbors_of_confident_rows(
     k: int, distance: Distance
@@ -176,8 +133,7 @@ def test_functions_in_single_precision_find_the_neighbors_of_confident_rows(
     assert np.quantile(errors, 0.98) < 1e-6
 
 
-@pytest.mark.parametrize("k", [3, 10])
-@pytest.mark.parametrize("spread", [0.003, 0.03, 0.3])
+@pytest.mark.parametrize(("k", "spread"), [(3, 0.003), (10, 0.3)])
 def test_functions_in_single_precision_find_the_neighbors_of_uniform_rows(
     k: int, spread: float
 ) -> None:

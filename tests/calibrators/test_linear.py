@@ -167,28 +167,3 @@ def test_what_no_penalty_decides_is_centered(kind: type[Matrix]) -> None:
     for fitted in (free, only_columns):
         np.testing.assert_allclose(fitted.coef_.mean(axis=0), np.eye(4).mean(axis=0), atol=1e-12)
     assert abs(free.intercept_.mean()) < 1e-12
-
-
-@pytest.mark.parametrize("bad", [-1.0, np.nan, "auto", True])
-def test_wrong_strengths_are_told(bad: Any) -> None:
-    with pytest.raises(ValueError, match="off_diagonal must be 'cv' or not negative"):
-        Matrix(bad).fit(np.eye(3), [0, 1, 2])
-    with pytest.raises(ValueError, match="intercept must be 'cv' or not negative"):
-        Dirichlet(0.0, bad).fit(np.eye(3), [0, 1, 2])
-
-
-def test_chosen_penalties_know_no_order_and_weights_are_repetition() -> None:
-    z, y, _ = make_logits(60, 3)
-    weights = np.random.default_rng(0).integers(1, 4, 60)
-    order = np.random.default_rng(1).permutation(60)
-    result = [
-        Matrix("cv", 0.1, inputs="logits").fit(z[rows], y[rows], row_weights)
-        for rows, row_weights in (
-            (np.arange(60), weights),
-            (order, weights[order]),
-            (np.repeat(order, weights[order]), None),
-        )
-    ]
-    for other in result[1:]:
-        assert other.off_diagonal_ == result[0].off_diagonal_
-        np.testing.assert_allclose(other.predict_proba(z), result[0].predict_proba(z), atol=1e-6)

@@ -81,8 +81,8 @@ TRUTHS: dict[str, tuple[Any, float]] = {
 def test_intervals_contain_the_truth(truth: str) -> None:
     curve, least = TRUTHS[truth]
     rng = np.random.default_rng(3)
-    for n in (30, 100, 1000):
-        for levels in (None, 4, 10):
+    for n in (30, 1000):
+        for levels in (None, 10):
             inside = []
             for _ in range(40):
                 p = draw(n, int(rng.integers(1 << 30)), levels)[0]

@@ -1,7 +1,6 @@
 """Near-isotonic regression against its dual, solved by SciPy, and by hand."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear
@@ -85,24 +84,3 @@ def test_large_strength_is_isotonic_and_zero_is_the_data():
     isotonic = bc.Isotonic().fit(p, y).predict_proba(p)
     np.testing.assert_allclose(bc.NearIsotonic(1e5).fit(p, y).predict_proba(p), isotonic, atol=1e-9)
     np.testing.assert_array_equal(bc.NearIsotonic(0.0).fit(p, y).predict_proba(p)[:, 1], y)
-
-
-def test_average_serves_scores_that_do_not_rank():
-    rng = np.random.default_rng(0)
-    p = rng.random(4000)
-    truth = np.where((p > 0.6) & (p < 0.7), 0.2, p)
-    y = (rng.random(4000) < truth).astype(int)
-    at = np.linspace(0.01, 0.99, 99)
-    error = {
-        type(c).__name__: np.mean(
-            (c.fit(p, y).predict_proba(at)[:, 1] - np.where((at > 0.6) & (at < 0.7), 0.2, at)) ** 2
-        )
-        for c in (bc.NearIsotonic(), bc.Isotonic())
-    }
-    assert error["NearIsotonic"] < error["Isotonic"]
-
-
-@pytest.mark.parametrize("strength", [-1.0, np.inf, np.nan, "cv", True, None])
-def test_wrong_strength_is_an_error(strength):
-    with pytest.raises(ValueError, match=r"strength must be 'bic' or a number of at least 0, got"):
-        bc.NearIsotonic(strength).fit([0.2, 0.7], [0, 1])

@@ -21,8 +21,6 @@ from bayescal.calibrators.multiclass.order_preserving.network import Family, Net
 from bayescal.calibrators.multiclass.scale import fit_inverse
 from bayescal.data.folds.deal import fold_scores
 from bayescal.data.rows import Rows
-from bayescal.data.scores import Inputs, convert
-from tests.calibrators.multiclass_hostile import LOGITS, PROBABILITIES
 
 FAMILIES: tuple[Family, Family] = ("diagonal", "full")
 
@@ -183,21 +181,6 @@ def test_a_curved_function_is_found(family: Family) -> None:
     assert state["n_iter"] == 10 * best[1]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_weights_are_repetition_where_copies_share_a_fold(family: Family) -> None:
-    z, y, _ = draw_logits(200)
-    folds = fold_scores(z, y, np.ones(200), 5).fold
-    count = np.random.default_rng(0).integers(1, 4, 200)
-    chosen = OrderPreserving(family, (4, 3))
-    state = chosen._fit_folds(z, y, count.astype(float), 0, folds)
-    order = np.random.default_rng(1).permutation(count.sum())
-    repeated = [part.repeat(count, 0)[order] for part in (z, y, folds)]
-    other = chosen._fit_folds(repeated[0], repeated[1], np.ones(count.sum()), 0, repeated[2])
-    assert other["n_iter"] == state["n_iter"]
-    np.testing.assert_allclose(other["cv_losses"], state["cv_losses"], rtol=1e-5)
-    np.testing.assert_allclose(chosen.apply(other, z), chosen.apply(state, z), atol=1e-5)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_masked_units_change_nothing(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,55 +227,6 @@ def test_similar_sizes_share_a_compilation(compilations: Callable[[], Any]) -> N
 
 
 # --- input --------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("name", [*PROBABILITIES, *LOGITS])
-def test_hostile_data(family: Family, name: str) -> None:
-    inputs: Inputs = "probs" if name in PROBABILITIES else "logits"
-    given, y = (PROBABILITIES | LOGITS)[name]
-    z = convert(np.array(given, float), inputs, "logits")[0]
-    p = softmax(z)
-    chosen = OrderPreserving(family, (2, 2))
-    state = chosen._fit(Rows(z, np.array(y), np.ones(len(y))), seed=0)
-    result = chosen.apply(state, z)
-    assert all(isinstance(value, np.ndarray) for value in state.values())
-    np.testing.assert_allclose(result.sum(axis=1), 1, atol=1e-12)
-    assert (result[p > 0] > 0).all() and (result >= 0).all()
-    # Apart from early stopping, the fit is never worse than temperature scaling on its own rows.
-    scaled = Temperature().apply(
-        Temperature()._fit(Rows(z, np.array(y), np.ones(len(y))), seed=0), z
-    )
-    ones, tiny = np.ones(len(y)), 1e-300
-    assert loss(np.maximum(result, tiny), np.array(y), ones) <= 1e-6 + loss(
-        np.maximum(scaled, tiny), np.array(y), ones
-    )
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_float32_rows_are_used_in_float64(family: Family) -> None:
-    z, y, weights = draw_logits(100)
-    narrow = z.astype(np.float32)
-    chosen = OrderPreserving(family, (2, 2))
-    state = chosen._fit(Rows(narrow, y, weights), seed=0)
-    wide = chosen._fit(Rows(narrow.astype(float), y, weights), seed=0)
-    assert state["objective"] == pytest.approx(float(wide["objective"]), rel=1e-6)
-    result = chosen.apply(state, narrow)
-    assert result.dtype == np.float64
-    np.testing.assert_array_equal(result, chosen.apply(state, narrow.astype(float)))
-
-
-def test_options() -> None:
-    few = [[0.2, 0.8], [0.7, 0.3]], [1, 0]
-    with pytest.raises(ValueError, match="family must be one of"):
-        OrderPreserving("invariant").fit(*few)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="hidden must be one of 'cv', got 'auto'"):
-        OrderPreserving(hidden="auto").fit(*few)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(TypeError, match="hidden must be 'cv' or two integers"):
-        OrderPreserving(hidden=(3,)).fit(*few)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="hidden must be at least 1, got 0"):
-        OrderPreserving(hidden=(3, 0)).fit(*few)
 
 
 @pytest.mark.slow

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpyro.diagnostics import effective_sample_size
 from scipy import optimize, stats
-from scipy.special import expit, logit
+from scipy.special import expit
 from sklearn.base import clone
 
 import bayescal as bc
@@ -103,13 +102,12 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("weighted", [False, True], ids=["equal", "weighted"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", MAPS)
-def test_objective_is_scipys_constrained_optimum(name: str, kind: str, weighted: bool) -> None:
-    for seed in range(2):
-        z, y, w = make_log_odds(200, seed)
-        y = KINDS[kind](z, y, np.random.default_rng(seed + 100))
+def test_objective_is_scipys_constrained_optimum(name: str, kind: str) -> None:
+    for weighted in (False, True):
+        z, y, w = make_log_odds(200, int(weighted))
+        y = KINDS[kind](z, y, np.random.default_rng(100 + weighted))
         w = w if weighted else np.ones(200)
         calibration = MAPS[name]
         state = calibration._fit(Rows(z, y, w), 0)
@@ -133,7 +131,7 @@ def test_objective_of_many_rows_is_scipys_optimum(name: str) -> None:
     assert float(state["objective"]) * w.sum() <= reference(name, x, y, w) * (1 + 1e-10)
 
 
-@pytest.mark.parametrize("name", ["logistic", "platt", "beta 3", "beta 2", "beta 1"])
+@pytest.mark.parametrize("name", ["platt", "beta 3", "beta 2"])
 def test_very_many_rows_in_bins_have_scipys_optimum(name: str) -> None:
     """Check wide bins and steep maps, in which the rows of a bin differ most."""
     rng = np.random.default_rng(0)
@@ -167,17 +165,6 @@ def test_other_rows_are_not_counted_in_bins(kind: str, monkeypatch: pytest.Monke
     assert int(state["status"]) == (Status.UNBOUNDED if kind == "separated" else Status.CONVERGED)
     np.testing.assert_array_equal(state["theta"], exact["theta"])
     assert state["objective"] == exact["objective"]
-
-
-def test_some_of_these_data_meet_each_bound() -> None:
-    """Check that the test above covers optima at each bound and inside."""
-    result = set()
-    for kind in KINDS:
-        z, y, _ = make_log_odds(200)
-        y = KINDS[kind](z, y, np.random.default_rng(100))
-        state = Beta()._fit(Rows(z, y, np.ones(200)), 0)
-        result.add((state["a"] == 0, state["b"] == 0))
-    assert result == {(False, False), (True, False), (False, True), (True, True)}
 
 
 ROWS = st.lists(
@@ -215,17 +202,9 @@ def test_beta_of_one_parameter_is_temperature(seed: int) -> None:
     # Both solvers stop where a step improves the loss by less than a relative 1e-14.
     assert other.temperature_ == pytest.approx(1 / one.a_, rel=1e-6)
     np.testing.assert_allclose(one.predict_proba(z), other.predict_proba(z), rtol=1e-6)
-
-
-def test_beta_contains_logistic_and_temperature() -> None:
-    """Check symmetric data, where the best a and b are equal and three parameters give a line."""
-    z, y, w = make_log_odds(150)
-    z, y, w = np.concatenate([z, -z]), np.concatenate([y, 1 - y]), np.tile(w, 2)
-    three, line, one = (cal._fit(Rows(z, y, w), 0) for cal in (Beta(), Logistic(), Beta(1)))
-    assert float(three["a"]) == pytest.approx(float(three["b"]), rel=1e-6)
-    assert float(three["c"]) == pytest.approx(0, abs=1e-6)
-    assert float(line["slope"]) == pytest.approx(float(three["a"]), rel=1e-6)
-    assert float(one["a"]) == pytest.approx(float(three["a"]), rel=1e-6)
+    two = Beta(2, inputs="logits").fit(z, y, w)
+    line = two.b_ * np.logaddexp(0, z) - two.a_ * np.logaddexp(0, -z) + two.c_
+    np.testing.assert_allclose(two.predict_proba(z)[:, 1], expit(line), rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -243,67 +222,6 @@ def test_scores_no_better_than_chance_have_infinite_temperature(z: Any, y: Any) 
     assert fitted.temperature_ == np.inf and fitted.status_ == "converged"
     np.testing.assert_array_equal(fitted.predict_proba([-1e3, 0.0, 5.0]), 0.5)
     assert fitted.objective_ == pytest.approx(np.log(2), rel=1e-14)
-
-
-def make_weighted_rows(z: Array, counts: list[tuple[int, int]]) -> tuple[Array, Array, Array]:
-    """Return rows, as weights, with given numbers of negatives and positives at each score."""
-    return z.repeat(2), np.tile([0, 1], len(z)), np.array(counts, float).ravel()
-
-
-def test_saturated_maps_by_hand() -> None:
-    """Check that maps with as many parameters as scores reproduce the label frequencies."""
-    z = np.array([-4.0, 4.0])
-    temperature = (
-        Temperature(inputs="logits").fit(*make_weighted_rows(z, [(3, 1), (1, 3)])).temperature_
-    )
-    assert temperature == pytest.approx(4 / np.log(3), rel=1e-8)
-    z = np.array([-1.0, 2.0])
-    state = Logistic()._fit(Rows(*make_weighted_rows(z, [(3, 2), (1, 4)])), 0)
-    line = np.log([2 / 3, 4])
-    assert float(state["slope"]) == pytest.approx((line[1] - line[0]) / 3, rel=1e-8)
-    assert float(state["intercept"]) == pytest.approx((2 * line[0] + line[1]) / 3, rel=1e-8)
-    state = Quadratic()._fit(
-        Rows(*make_weighted_rows(np.array([-1.0, 0.0, 1.0]), [(1, 1), (3, 1), (1, 5)])), 0
-    )
-    result = [float(state[name]) for name in ("intercept", "slope", "curvature")]
-    expected = [-np.log(3), np.log(5) / 2, np.log(5) / 2 + np.log(3)]
-    np.testing.assert_allclose(result, expected, rtol=1e-8)
-    p = np.array([0.2, 0.8])
-    state = Beta(2)._fit(Rows(*make_weighted_rows(logit(p), [(2, 1), (1, 3)])), 0)
-    design = np.stack([np.log(2 * p), -np.log(2 - 2 * p)], axis=1)
-    a, b = np.linalg.solve(design, np.log([1 / 2, 3]))
-    np.testing.assert_allclose([float(state["a"]), float(state["b"])], [a, b], rtol=1e-8)
-    assert float(state["c"]) == pytest.approx((a - b) * np.log(2), rel=1e-8)
-    half = Beta(2).fit([0.1, 0.4, 0.35, 0.8, 0.7], [0, 0, 1, 1, 1]).predict_proba([0.5])
-    np.testing.assert_allclose(half, 0.5, rtol=1e-15)
-    p = np.array([0.2, 0.5, 0.9])
-    state = Beta(3)._fit(Rows(*make_weighted_rows(logit(p), [(5, 1), (2, 1), (1, 6)])), 0)
-    design = np.stack([np.log(p), -np.log1p(-p), np.ones(3)], axis=1)
-    expected = np.linalg.solve(design, np.log([1 / 5, 1 / 2, 6]))
-    assert (expected[:2] > 0).all()
-    np.testing.assert_allclose([float(state[k]) for k in "abc"], expected, rtol=1e-7)
-
-
-NAMES = {
-    "logistic": {"intercept", "slope"},
-    "quadratic": {"intercept", "slope", "curvature"},
-    "beta 3": {"a", "b", "c"},
-    "beta 2": {"a", "b", "c"},
-    "beta 1": {"a", "b", "c"},
-}
-
-
-@pytest.mark.parametrize("name", MAPS)
-def test_what_a_state_holds(name: str) -> None:
-    calibration, (z, y, w) = MAPS[name], make_log_odds(50)
-    state = calibration._fit(Rows(z, y, w), 0)
-    assert state.keys() == NAMES[name] | {"theta", "objective", "n_iter", "status"}
-    assert all(isinstance(value, np.ndarray | np.generic) for value in state.values())
-    assert all(np.shape(state[parameter]) == () for parameter in NAMES[name])
-    assert 1 <= int(state["n_iter"]) < 30
-    limited = any(LIMITED[name])
-    assert calibration.monotone == limited
-    assert calibration.domain == ("log_odds" if limited else "real")
 
 
 @pytest.mark.parametrize("name", MAPS)
@@ -348,11 +266,6 @@ def test_logistic_fits_its_soft_targets() -> None:
         x, theta = columns("logistic", z), state["theta"]
         assert float(state["objective"]) * w.sum() == pytest.approx(loss(theta, x, t, w), rel=1e-12)
         assert float(state["objective"]) * w.sum() <= reference("logistic", x, t, w) * (1 + 1e-10)
-    for smoothing in (0.5, -0.1, np.nan):
-        with pytest.raises(ValueError, match=r"smoothing must lie in \[0, 0.5\), got"):
-            Logistic(smoothing)._check_options()
-    with pytest.raises(ValueError, match="smoothing must be one of 'platt', 'instance', got 'ils'"):
-        Logistic("ils")._check_options()  # pyright: ignore[reportArgumentType]
 
 
 def test_soft_targets_keep_separable_data_finite() -> None:
@@ -366,11 +279,6 @@ def test_soft_targets_keep_separable_data_finite() -> None:
         Rows(np.repeat([-1.0, 1.0], 3), np.repeat([0, 1], 3), np.ones(6)), 0
     )
     assert float(state["slope"]) == pytest.approx(np.log(4), rel=1e-8)
-
-
-def test_beta_refuses_other_numbers_of_parameters() -> None:
-    with pytest.raises(ValueError, match="parameters must be one of 3, 2, 1, got 4"):
-        Beta(4)._check_options()  # pyright: ignore[reportArgumentType]
 
 
 def test_sigmoid_is_precise_at_both_ends() -> None:
@@ -425,8 +333,10 @@ def to_u(name: str, theta: Array, mean: Array, scale: Array) -> Array:
     return u
 
 
-@pytest.mark.parametrize("labels", ["mixed", "separable", "one class"])
-@pytest.mark.parametrize("name", MAPS)
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [*((name, "mixed") for name in MAPS), ("quadratic", "separable"), ("beta 2", "one class")],
+)
 def test_laplace_is_normal_at_the_mode_of_the_documented_posterior(
     name: str, labels: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -453,127 +363,6 @@ def test_laplace_is_normal_at_the_mode_of_the_documented_posterior(
     white = (u - mode) / unit @ np.linalg.cholesky(hessian)
     error = np.sqrt((1 + np.eye(p)) / (len(u) / 2))
     assert (np.abs(white.T @ white / len(u) - np.eye(p)) < 4.5 * error).all()
-
-
-class Grid:
-    """A posterior of one to three parameters u on a grid."""
-
-    def __init__(self, name: str, z: Array, y: Array, w: Array, axes: list[Array]) -> None:
-        x, self.mean, self.scale = standardized(name, z, w)
-        self.u = np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
-        log = log_posterior(self.u, name, x, y, w)
-        mass = np.exp(log - log.max())
-        self.mass = mass / mass.sum()
-        edge = np.zeros(len(mass), bool)
-        for j, axis in enumerate(axes):
-            edge |= (self.u[:, j] == axis[0]) | (self.u[:, j] == axis[-1])
-        # The density outside is negligible, and the grid is dense enough for an exact sum.
-        assert self.mass[edge].sum() < 1e-6 and self.mass.max() < 0.05
-
-    def average(self, values: Array) -> Array:
-        return self.mass @ values
-
-
-def check(draws: Array, expected: float) -> None:
-    """Compare the mean of draws (chains, n) with a number, up to its standard error."""
-    ess = float(effective_sample_size(draws[..., None])[0])
-    assert ess > 400
-    assert abs(draws.mean() - expected) < 4.5 * draws.std() / np.sqrt(ess)
-
-
-def check_curves(draws: Array, name: str, at: Array, grid: Grid, theta: Array) -> None:
-    """Compare probabilities and credible intervals with sums over the grid."""
-    mean, lower, upper = mean_and_ends(MAPS[name], {"theta_draws": draws}, at, 0.8)
-    probs = expit(theta @ columns(name, at))
-    curves = expit(draws @ columns(name, at))
-    for j in range(len(at)):
-        np.testing.assert_allclose(mean[j], [(1 - curves[..., j]).mean(), curves[..., j].mean()])
-        check(curves[..., j], grid.average(probs[:, j]))
-        for end, level in ((lower[j, 1], 0.1), (upper[j, 1], 0.9)):
-            below = grid.mass[probs[:, j] <= end].sum()
-            ess = float(effective_sample_size((curves[..., j] <= end)[..., None] * 1.0)[0])
-            error = np.sqrt(level * (1 - level) / ess)
-            assert abs(below - level) < 4.5 * error + grid.mass.max()
-
-
-@pytest.mark.slow
-def test_chains_of_one_slope_against_quadrature() -> None:
-    z, y, w = make_log_odds(25, seed=1, slope=0.5)
-    fitted = Beta(1, inputs="logits", inference="nuts", num_samples=4000, random_state=0).fit(
-        z, y, w
-    )
-    posterior, draws = fitted.posterior_, fitted.state_["theta_draws"]
-    grid = Grid("beta 1", z, y, w, [np.linspace(-9, 3, 1501)])
-    a = np.exp(grid.u)
-    assert draws.shape == (4, 1000, 1) and posterior.divergences == 0
-    assert posterior.r_hat[0] < 1.01 and posterior.ess[0] > 400
-    np.testing.assert_allclose(posterior.draws["a"], draws[..., 0], rtol=1e-14)
-    result, mean = draws[..., 0], grid.average(a[:, 0])
-    check(result, mean)
-    check((result - mean) ** 2, grid.average((a[:, 0] - mean) ** 2))
-    check(np.log(result), grid.average(grid.u[:, 0]))
-    check(np.log(result) ** 2, grid.average(grid.u[:, 0] ** 2))
-    at = np.array([-3.0, 0.4, 2.0])
-    check_curves(draws, "beta 1", at, grid, a)
-    np.testing.assert_allclose(fitted.predict_proba(at)[:, 1], expit(draws * at).mean((0, 1)))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "width", "points"), [("beta 2", 14, 161), ("quadratic", 8, 41)])
-def test_chains_of_more_coefficients_against_quadrature(name: str, width: int, points: int) -> None:
-    z, y, w = make_log_odds(80, seed=6)
-    calibration = MAPS[name]
-    draws = sample(calibration, "nuts", 4000, z, y, w)
-    assert draws.divergences == 0 and draws.status == Status.CONVERGED
-    assert (draws.r_hat < 1.01).all() and (draws.ess > 400).all()
-    p = len(LIMITED[name])
-    _, mean, scale = standardized(name, z, w)
-    u = to_u(name, draws.coefficients.reshape(-1, p), mean, scale)
-    unit = np.linspace(-width, width, points)
-    axes = [m + s * unit for m, s in zip(u.mean(axis=0), u.std(axis=0), strict=True)]
-    grid = Grid(name, z, y, w, axes)
-    for j in range(p):
-        exact = grid.average(grid.u[:, j])
-        result = u[:, j].reshape(4, 1000)
-        check(result, exact)
-        check((result - exact) ** 2, grid.average((grid.u[:, j] - exact) ** 2))
-
-
-@pytest.mark.slow
-def test_chains_of_many_rows_against_quadrature() -> None:
-    """Check many rows, whose sums are taken over nodes, with ties that keep the grid cheap."""
-    rng = np.random.default_rng(2)
-    ties, rows = np.linspace(-4, 5, 91), rng.integers(0, 91, 100_000)
-    z, y = ties[rows], (rng.random(100_000) < expit(0.6 * ties[rows] - 0.5)).astype(int)
-    draws = sample(Logistic(), "nuts", 4000, z, y, np.ones(100_000))
-    counts = np.stack([np.bincount(rows[y == label], minlength=91) for label in (0, 1)])
-    tied = ties.repeat(2), np.tile([0, 1], 91), counts.T.ravel().astype(float)
-    _, mean, scale = standardized("logistic", tied[0], tied[2])
-    u = to_u("logistic", draws.coefficients.reshape(-1, 2), mean, scale)
-    axes = [np.linspace(m - 7 * s, m + 7 * s, 81) for m, s in zip(u.mean(0), u.std(0), strict=True)]
-    grid = Grid("logistic", *tied, axes)
-    theta = grid.u / scale
-    theta[:, 0] -= theta @ mean
-    for j in range(2):
-        mean_j = grid.average(theta[:, j])
-        check(draws.coefficients[..., j], mean_j)
-        check((draws.coefficients[..., j] - mean_j) ** 2, grid.average((theta[:, j] - mean_j) ** 2))
-    check_curves(draws.coefficients, "logistic", np.array([-3.0, 0.8, 4.0]), grid, theta)
-
-
-def test_normal_approximation_against_quadrature_where_it_is_good() -> None:
-    """Check 2,000 rows, whose posterior is nearly normal, and the mean of the mode exactly."""
-    z, y, w = make_log_odds(2000, seed=3)
-    draws = sample(Logistic(), "laplace", 20_000, z, y, w)
-    _, mean, scale = standardized("logistic", z, w)
-    u = to_u("logistic", draws.coefficients[0], mean, scale)
-    axes = [np.linspace(m - 6 * s, m + 6 * s, 49) for m, s in zip(u.mean(0), u.std(0), strict=True)]
-    grid = Grid("logistic", z, y, w, axes)
-    # The theoretical error is of the order 1 / n relative to the spread.
-    exact = grid.average(grid.u)
-    sd = np.sqrt(grid.average((grid.u - exact) ** 2))
-    assert (np.abs(u.mean(axis=0) - exact) < 0.05 * sd).all()
-    np.testing.assert_allclose(u.std(axis=0), sd, rtol=4.5 / np.sqrt(20_000) + 0.005)
 
 
 def test_summaries_of_draws_by_hand() -> None:
@@ -639,7 +428,6 @@ def test_parameters_of_raw_scores_are_those_of_the_formula() -> None:
     "calibrator",
     [
         bc.Beta(inputs="logits"),
-        bc.Logistic(inputs="logits"),
         bc.Quadratic(inputs="logits"),
         bc.Temperature(inputs="logits"),
         bc.EnsembleTemperature(inputs="logits"),

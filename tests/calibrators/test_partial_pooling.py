@@ -189,57 +189,16 @@ def test_intervals_of_thousands_of_levels_cover_their_offsets() -> None:
     assert 0.88 < np.mean((lower <= truth) & (truth <= upper)) < 0.92
 
 
-def test_small_groups_are_shrunk_and_large_ones_are_not() -> None:
-    rng = np.random.default_rng(0)
-    group = np.repeat([0, 1, 2, 3, 4], [20_000, 20_000, 20_000, 20_000, 12])
-    z = rng.normal(size=len(group))
-    shift = np.array([-1.0, 1, -0.5, 0.5, 0])[group]
-    y = (rng.random(len(group)) < expit(z + shift)).astype(int)
-    y[group == 4] = 1
-    fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=group)
-    at = fitted.predict_proba(np.zeros(5), groups=np.arange(5))[:, 1]
-    np.testing.assert_allclose(at[:4], expit([-1.0, 1, -0.5, 0.5]), atol=0.02)
-    assert 0.6 < at[4] < 0.95
-    lower, upper = fitted.predict_interval(np.zeros(5), groups=np.arange(5))
-    assert (upper - lower)[4] > 5 * (upper - lower)[:4].max()
-
-
-def test_groups_that_do_not_differ_share_one_curve() -> None:
-    z, y, group, _ = simulate(4000, 10, 0.0, 4)
-    fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=group)
-    at = fitted.predict_proba(np.zeros(10), groups=np.arange(10))[:, 1]
-    assert np.ptp(at) < 0.03
-
-
-@pytest.mark.parametrize(("n", "most"), [(600, 0.522), (2_000, 0.510), (20_000, 0.5015)])
-def test_crossings_and_numbers(n: int, most: float) -> None:
+def test_crossings_and_numbers() -> None:
     """Compare with log losses 0.4999 (true probabilities), 0.527 (raw), 0.513 (main effects)."""
-    z, y, frame, _ = crossed(n, 7)
+    z, y, frame, _ = crossed(20_000, 7)
     new, _, groups, truth = crossed(100_000, 1234)
     fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=frame)
-    loss = log_loss(fitted.predict_proba(new, groups=groups)[:, 1], truth)
-    assert loss < most
+    assert log_loss(fitted.predict_proba(new, groups=groups)[:, 1], truth) < 0.5015
     assert ("region", "age") in fitted.groupings_
-    if n == 20_000:
-        alone = bc.PartialPooling(1, inputs="logits").fit(z, y, groups=frame)
-        assert log_loss(alone.predict_proba(new, groups=groups)[:, 1], truth) > 0.51
-        assert fitted.log_evidence_ > alone.log_evidence_ + 50
-
-
-def test_few_rows_do_no_harm() -> None:
-    """Compare mean losses over data sets of 100 rows in 40 crossed groups with the default."""
-    new, _, groups, truth = crossed(20_000, 1234)
-    losses = []
-    for seed in range(12):
-        z, y, frame, _ = crossed(100, 100 + seed)
-        pooled = bc.PartialPooling(inputs="logits").fit(z, y, groups=frame)
-        default = bc.Auto(inputs="logits").fit(z, y)
-        losses.append([
-            log_loss(pooled.predict_proba(new, groups=groups)[:, 1], truth),
-            log_loss(default.predict_proba(new)[:, 1], truth),
-        ])  # fmt: skip
-    mean = np.mean(losses, axis=0)
-    assert mean[0] < mean[1] + 0.01
+    alone = bc.PartialPooling(1, inputs="logits").fit(z, y, groups=frame)
+    assert log_loss(alone.predict_proba(new, groups=groups)[:, 1], truth) > 0.51
+    assert fitted.log_evidence_ > alone.log_evidence_ + 50
 
 
 def test_weights_orders_and_names() -> None:
@@ -520,10 +479,9 @@ def test_far_scores_of_crossed_groups_give_numbers(seed: int) -> None:
     assert bc.metrics.log_loss(p, y) < 0.5 * before
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_rare_events_in_many_groups(seed: int) -> None:
+def test_rare_events_in_many_groups() -> None:
     """Compare intervals with rules that are exact enough for the widest of the averaged priors."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     z, group = rng.normal(-5, 1.2, 1000), rng.integers(100, size=1000)
     y = rng.random(1000) < expit(z + rng.normal(0, 0.7, 100)[group])
     fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=group)
@@ -537,20 +495,6 @@ def test_rare_events_in_many_groups(seed: int) -> None:
         strict=True,
     ):
         np.testing.assert_allclose(ends, expected, rtol=0.02)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("n", "groups", "tau"), [(300, 8, 0.3), (2500, 25, 0.7)])
-def test_intervals_hold_the_truth(n: int, groups: int, tau: float) -> None:
-    inside = []
-    for seed in range(120):
-        z, y, group, shift = simulate(n, groups, tau, seed)
-        fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=group)
-        ends = [(effect.lower, effect.upper) for effect in fitted.group_effects()]
-        lower, upper = np.array(ends).T
-        inside.append(((lower <= shift) & (shift <= upper)).mean())
-    error = np.std(inside) / np.sqrt(len(inside))
-    assert 0.86 - 2 * error < np.mean(inside) < 0.93 + 2 * error
 
 
 @pytest.mark.slow

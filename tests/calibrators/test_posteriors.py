@@ -25,10 +25,6 @@ PARAMETRIC = [case for case in DEFAULTS if issubclass(case.calibrator, Parametri
 each_parametric = each(PARAMETRIC)
 
 
-def test_there_are_some() -> None:
-    assert {bc.Logistic, bc.Beta, bc.Vector} <= {case.calibrator for case in PARAMETRIC}
-
-
 @each_parametric
 def test_posteriors_and_intervals(case: Case, tmp_path: Path) -> None:
     p, y, w, new = make_data(case)
@@ -118,6 +114,7 @@ def test_bad_chains_are_said_to_be() -> None:
         ("GaussianProcess, 3 classes", "temperature", 0.85, 1.0),
         ("GaussianProcess, 3 classes", "class shifts", 0.15, 0.4),
         ("EnsembleTemperature, 3 classes", "temperature", 0.55, 0.85),
+        ("Spline", "slope", 0.78, 0.99),
     ],
 )
 def test_bands_cover_what_docstrings_say(method: str, truth: str, low: float, high: float) -> None:

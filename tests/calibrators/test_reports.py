@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import log_softmax, logsumexp
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression as Plain
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
@@ -20,7 +19,6 @@ from sklearn.svm import LinearSVC
 
 import bayescal as bc
 from bayescal.calibrators.base.report import make_report, report_of_moments
-from benchmarks.coverage_gain import study
 from tests.calibrators.cases import DEFAULTS, Case, each, make_data
 
 Array = np.ndarray
@@ -143,17 +141,6 @@ def test_a_gain_is_clear_from_1_645_errors_on(gain: float, words: str) -> None:
     assert str(report).endswith(words)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("k", "truth"), [(2, "bent"), (2, "calibrated"), (3, "slope")])
-def test_errors_are_those_of_this_fit(k: int, truth: str) -> None:
-    """Check that 90 % intervals cover at least 80 %."""
-    result = study(k, 100, truth, False, 150)
-    # The standard error is 0.03.
-    assert result["coverage_gain"] > 0.81 and result["coverage_loss"] > 0.78
-    assert 0.8 < result["error"] / result["deviation"] < 1.3
-    assert result["wrong"] < 0.05
-
-
 def test_of_many_rows_some_are_judged() -> None:
     p, y = make_probs(40_000)
     fitted = bc.Beta().fit(p, y)
@@ -267,14 +254,6 @@ def test_a_classifier_takes_the_report_that_auto_has_made() -> None:
     model = bc.CalibratedClassifier(GaussianNB()).fit(X, y)
     assert model.report_ == model.calibrators_[0].report_
     assert pickle.loads(pickle.dumps(bc.CalibratedClassifier(GaussianNB()).fit(X, y))).report_
-
-
-def test_a_report_says_whether_calibration_helps() -> None:
-    X, y = make_features(900, seed=1)
-    forest = RandomForestClassifier(10, random_state=0)
-    assert bc.CalibratedClassifier(forest, "beta", cv=3).fit(X, y).report_.helps
-    fair = bc.CalibratedClassifier(Plain(), bc.Isotonic(), cv=3).fit(X, y)
-    assert fair.report_.helps is False
 
 
 def test_of_an_ensemble_it_is_the_mean_over_pairs() -> None:

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpyro.diagnostics import effective_sample_size
-from scipy import integrate, optimize, stats
+from scipy import optimize, stats
 from scipy.special import expit, logit
 
 from bayescal._core.minimization.optimize import Status
@@ -22,7 +21,6 @@ from bayescal.regression.binary.objective import Regression
 from bayescal.regression.binary.posterior import Target, find_mode
 from bayescal.regression.binary.ridge import RidgePath, ridge_path
 from bayescal.regression.draws import Draws, one_chain
-from benchmarks.coverage_bands import study
 
 Array = np.ndarray
 GRID = np.linspace(0.001, 0.999, 200)
@@ -109,10 +107,10 @@ def log_odds(calibration: Spline, state: Any, p: Array) -> Array:
 
 #: All combinations of penalty, rescaling and knots, each with one of the strengths.
 COMBINED = [
-    (penalty, rescale, knots, (1e-4, 0.01, 1.0, 100.0)[(i + j + number) % 4])
+    (penalty, rescale, knots, (1e-4, 0.01, 1.0, 100.0)[(i + j + 2 * number) % 4])
     for i, penalty in enumerate(PENALTIES)
     for j, rescale in enumerate([None, "compact_logit", "logit"])
-    for number, knots in enumerate([3, 4, 12, 30])
+    for number, knots in enumerate([4, 30])
 ]
 
 
@@ -132,7 +130,7 @@ def test_objective_is_scipys_optimum_over_the_raw_basis(
     np.testing.assert_allclose(calibration.apply(state, p)[:, 1], expit(line), atol=1e-5)
 
 
-@pytest.mark.parametrize("gap", [1e-3, 1e-6, 1e-9])
+@pytest.mark.parametrize("gap", [1e-3, 1e-9])
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_knots_may_lie_close_together(penalty: Any, gap: float) -> None:
     base = np.sort(np.random.default_rng(0).uniform(size=12))
@@ -182,22 +180,6 @@ def test_log_odds_are_a_natural_cubic_spline(penalty: Any) -> None:
         assert abs(line[-1] - line[0]) > 1e-3
 
 
-def test_the_penalty_is_the_integral_of_the_squared_second_derivative() -> None:
-    p, y, w = make_probs(200)
-    calibration = Spline(None, 7, "curvature", 0.02)
-    state = calibration._fit(Rows(p, y, w), 0)
-    k = state["knots"]
-    theta = np.linalg.solve(natural_basis(k, k).T, log_odds(calibration, state, k))
-
-    def squared(x: float) -> float:
-        return float((theta @ natural_basis(np.array([x]), k, 2))[0] ** 2)
-
-    rough, _ = integrate.quad(squared, 0, 1, points=k, limit=500)
-    line = log_odds(calibration, state, p)
-    expected = w @ (np.logaddexp(0, line) - y * line) + 0.02 / 2 * rough
-    assert float(state["objective"]) * w.sum() == pytest.approx(expected, rel=1e-8)
-
-
 def test_strong_and_weak_penalties_have_known_limits() -> None:
     p, y, w = make_probs(150)
     line = fit_single(Regression(p[:, None], y * 1.0, w, 0.0, 0.0))
@@ -227,8 +209,7 @@ def test_two_distinct_scores_leave_a_line(penalty: Any) -> None:
     assert float(state["objective"]) * 10 == pytest.approx(float(best.value), rel=1e-9)
 
 
-@pytest.mark.parametrize("penalty", ["symmetric", "curvature"])
-@pytest.mark.parametrize("rule", ["one_se", "best"])
+@pytest.mark.parametrize(("penalty", "rule"), [("symmetric", "best"), ("curvature", "one_se")])
 @pytest.mark.parametrize(
     ("rescale", "epsilon"), [(None, "auto"), ("logit", "auto"), ("compact_logit", 0.01)]
 )
@@ -248,7 +229,7 @@ def test_exchanged_classes_have_the_mirrored_curve(
         (np.array([0.2, 0.2, 0.6, 0.6, 0.7]), 4),
     )
     # Combine every data set and option with every kind of weights.
-    for number, (p, most) in enumerate(sets, (rule == "best") + 2 * (penalty == "curvature")):
+    for number, (p, most) in enumerate(sets, 1 + (penalty == "curvature")):
         p = np.clip(p, 1e-6, 1 - 1e-6)
         y = (rng.random(len(p)) < p**1.5).astype(int)
         y[:4] = 0, 1, 1, 0
@@ -292,16 +273,6 @@ def test_epsilon_is_a_tenth_of_the_power_below_the_least_distance_to_one(
         Rows(p, np.array([0, 1, 0, 1, 1]), np.ones(5)), 0
     )
     assert float(state["epsilon"]) == pytest.approx(epsilon, rel=1e-12)
-
-
-@pytest.mark.parametrize("largest", [1 - 1e-12, 1 - 1e-15, 1 - 2**-53])
-def test_scores_next_to_one_stay_finite(largest: float) -> None:
-    p, y = np.array([0.1, 0.4, 0.7, largest, 1.0]), np.array([0, 1, 0, 1, 1])
-    calibration = Spline("compact_logit", strength=1.0)
-    probs = calibration.apply(
-        calibration._fit(Rows(p, y, np.ones(5)), 0), np.append(p, [0.0, 0.5])
-    )[:, 1]
-    assert np.isfinite(probs).all()
 
 
 def test_knots_are_quantiles_of_the_distinct_scores() -> None:
@@ -392,18 +363,6 @@ def test_a_heavy_unity_prior_leaves_probabilities_as_they_are() -> None:
         calibration = Spline("logit", 8, "curvature", strength, unity_prior_weight=1e7)
         state = calibration._fit(Rows(p, y, w), 0)
         np.testing.assert_allclose(calibration.apply(state, at)[:, 1], at, atol=1e-3)
-    rng = np.random.default_rng(0)
-    with_prior, without = [], []
-    for _ in range(40):
-        p = rng.uniform(size=40)
-        y = (rng.uniform(size=40) < p).astype(int)
-        for weight, losses in ((20.0, with_prior), (0.0, without)):
-            calibration = Spline("logit", 10, unity_prior_weight=weight)
-            result = calibration.apply(calibration._fit(Rows(p, y, np.ones(40)), 0), at)[:, 1]
-            losses.append(np.mean((result - at) ** 2))
-    # The prior must help where scores are calibrated already.
-    difference = np.array(without) - with_prior
-    assert difference.mean() > 3 * difference.std() / np.sqrt(40)
 
 
 @pytest.mark.parametrize("rule", ["best", "one_se"])
@@ -441,20 +400,6 @@ def test_candidates_may_be_given_and_prior_rows_are_never_held_out(
 
 
 @pytest.mark.parametrize("rescale", [None, "compact_logit", "logit"])
-def test_neither_the_order_of_rows_nor_another_fit_matters(rescale: Any) -> None:
-    p, y, w = make_probs(700)
-    p = p.round(2)
-    calibration, at = Spline(rescale), np.linspace(0, 1, 51)
-    state = calibration._fit(Rows(p, y, w), 0)
-    order = np.random.default_rng(0).permutation(700)
-    again = calibration._fit(Rows(p[order], y[order], w[order]), 0)
-    assert float(again["strength"]) == pytest.approx(float(state["strength"]), rel=1e-9)
-    expected = calibration.apply(state, at)[:, 1]
-    np.testing.assert_allclose(calibration.apply(again, at)[:, 1], expected, atol=1e-7)
-    assert float(calibration._fit(Rows(p, y, w), 0)["strength"]) == float(state["strength"])
-
-
-@pytest.mark.parametrize("rescale", [None, "compact_logit", "logit"])
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_rounding_of_scores_and_weights_does_not_matter(penalty: Any, rescale: Any) -> None:
     """Check scores near zero as well, where truncated cubes are nearly dependent."""
@@ -470,14 +415,13 @@ def test_rounding_of_scores_and_weights_does_not_matter(penalty: Any, rescale: A
         np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("strength", [0.01, "cv"])
 @pytest.mark.parametrize("penalty", PENALTIES)
-@pytest.mark.parametrize(("n", "digits"), [(80, 9), (700, 9), (700, 1)])
-def test_whole_weights_are_repetitions(n: int, digits: int, penalty: Any, strength: Any) -> None:
-    p, y, _ = make_probs(n)
+@pytest.mark.parametrize("digits", [9, 1])
+def test_whole_weights_are_repetitions(digits: int, penalty: Any) -> None:
+    p, y, _ = make_probs(700)
     p = p.round(digits)
-    counts = np.random.default_rng(1).integers(1, 4, n)
-    calibration, at = Spline(penalty=penalty, strength=strength), np.linspace(0, 1, 51)
+    counts = np.random.default_rng(1).integers(1, 4, 700)
+    calibration, at = Spline(penalty=penalty), np.linspace(0, 1, 51)
     one = calibration._fit(Rows(p, y, counts.astype(float)), 0)
     two = calibration._fit(Rows(p.repeat(counts), y.repeat(counts), np.ones(counts.sum())), 0)
     assert float(one["objective"]) == pytest.approx(float(two["objective"]), rel=1e-9)
@@ -529,17 +473,6 @@ def test_ridge_path_is_fits_one_by_one() -> None:
     np.testing.assert_allclose(result.theta, theta, atol=1e-5)
 
 
-def test_ridge_path_of_a_constant_is_the_share_of_the_other_folds() -> None:
-    weights = np.array([[2.0, 2.0], [4.0, 0.0], [1.0, 3.0]])
-    positives = np.array([[1.0, 1.0], [3.0, 0.0], [0.0, 1.0]])
-    result = ridge_path(np.ones((1, 2)), weights, positives, np.zeros((1, 1)))
-    share = np.array([4 / 8, 3 / 8, 5 / 8])
-    held_out_share = np.array([1 / 2, 3 / 4, 1 / 4])
-    losses = -(held_out_share * np.log(share) + (1 - held_out_share) * np.log1p(-share))
-    np.testing.assert_allclose(result.losses[0], losses, rtol=1e-10)
-    np.testing.assert_allclose(result.theta, [[0.0]], atol=1e-10)
-
-
 @pytest.mark.parametrize("kind", ["separable", "one class", "all in one fold", "tiny weights"])
 def test_ridge_path_of_hard_data_stays_finite(kind: str) -> None:
     x = np.linspace(-1, 1, 20)
@@ -558,8 +491,7 @@ def test_ridge_path_of_hard_data_stays_finite(kind: str) -> None:
 
 
 @pytest.mark.parametrize("rule", ["best", "one_se"])
-@pytest.mark.parametrize("penalty", PENALTIES)
-@pytest.mark.parametrize("n", [60, 1500])
+@pytest.mark.parametrize(("penalty", "n"), [*((p, 60) for p in PENALTIES), ("symmetric", 1500)])
 def test_the_strength_is_that_of_the_rule(
     n: int, penalty: Any, rule: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -597,21 +529,6 @@ def test_the_strength_is_that_of_the_rule(
     error = np.sqrt((worse - mean[:, None]) ** 2 @ share / 3)
     near = mean <= (error if rule == "one_se" else 1e-9)
     assert float(state["strength"]) == pytest.approx(candidates[np.argmax(near)], rel=1e-12)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("wiggle", [0.0, 2.0], ids=["line", "wave"])
-def test_losses_held_out_are_honest(wiggle: float) -> None:
-    """Check the excess loss: 30 free functions would cost 15 nats, and these cost far less."""
-    excess, at = [], np.linspace(0.001, 0.999, 999)
-    truth = expit(6 * (at - 0.5) + wiggle * np.sin(9 * at))
-    # Expected means are 2.4 and 5.3, with standard errors 0.3 and 0.8.
-    for seed in range(30 if wiggle else 10):
-        p, y, _ = make_probs(3000, seed, wiggle)
-        calibration = Spline()
-        result = calibration.apply(calibration._fit(Rows(p, y, np.ones(3000)), 0), at)[:, 1]
-        excess.append(3000 * stats.entropy([truth, 1 - truth], [result, 1 - result]).mean())
-    assert np.mean(excess) < 6
 
 
 def test_the_mode_is_that_of_the_documented_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -654,69 +571,6 @@ def test_the_mode_is_that_of_the_documented_posterior(monkeypatch: pytest.Monkey
     assert value(start) > best + 1e-3
 
 
-def log_posterior(
-    theta: Array, p: Array, y: Array, w: Array, k: Array, penalty: str, strength: float
-) -> Array:
-    """Compute the log posterior of raw coefficients (m, knots), up to a constant."""
-    lines = theta @ natural_basis(p, k)
-    share = w / w.sum()
-    mean = lines @ share
-    fit = np.logaddexp(0, lines) @ w - lines @ (w * y)
-    rough = np.einsum("mi,ij,mj->m", theta, penalty_matrix(k, penalty), theta)
-    prior = stats.cauchy.logpdf(mean, 0, 10) - strength / 2 * rough
-    if penalty == "curvature":
-        # The least-squares slope for a standard deviation of one half.
-        off = p - share @ p
-        slope = 2 * (lines - mean[:, None]) @ (share * off) / np.sqrt(share @ off**2)
-        prior += stats.cauchy.logpdf(slope, 0, 2.5)
-    return prior - fit
-
-
-def curves_by_quadrature(
-    at: Array, p: Array, y: Array, w: Array, k: Array, penalty: str, strength: float
-) -> tuple[Array, Array]:
-    """Compute the posterior mean and variance of the curve on a grid of all coefficients.
-
-    Grid steps are a quarter of a standard deviation of the normal approximation, out to eight.
-    """
-    problem = (p, y, w, k, penalty, strength)
-    _, begin = reference(p, y, w, k, penalty, strength)
-    unit = 1 / np.abs(natural_basis(p, k)).max(axis=1)
-    result = optimize.minimize(
-        lambda u: -log_posterior((u * unit)[None], *problem)[0], begin / unit, method="BFGS"
-    )
-    # A sum over a grid is valid for any axes; these keep it small.
-    factor = np.linalg.cholesky(result.hess_inv)
-    steps = np.linspace(-8, 8, 65)
-    z = np.stack(np.meshgrid(*[steps] * len(k), indexing="ij"), axis=-1).reshape(-1, len(k))
-    total, first, second = 0.0, np.zeros(len(at)), np.zeros(len(at))
-    for part in np.array_split(z, 40):
-        theta = (result.x + part @ factor.T) * unit
-        mass = np.exp(log_posterior(theta, *problem) + result.fun)
-        curve = expit(theta @ natural_basis(at, k))
-        total += mass.sum()
-        first += mass @ curve
-        second += mass @ curve**2
-    return first / total, second / total - (first / total) ** 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("penalty", "strength"), [("curvature", 0.005), ("coefficients", 0.02)])
-def test_nuts_has_the_moments_of_the_documented_posterior(penalty: Any, strength: float) -> None:
-    """Compare with sums over a grid of three coefficients, on few rows."""
-    p, y, w = make_probs(25, seed=4)
-    calibration = Spline(None, 3, penalty, strength, inference="nuts", num_samples=8000)
-    state = calibration._fit(Rows(p, y, w), 0)
-    at = np.array([0.02, 0.3, 0.5, 0.8, 0.99])
-    mean, variance = curves_by_quadrature(at, p, y, w, state["knots"], penalty, strength)
-    draws = calibration._sample(state, Rows(p, y, w), 0)
-    assert draws.r_hat.max() < 1.02
-    curves = expit(draws.coefficients @ calibration._columns(state, at))
-    for ours, exact in ((curves, mean), ((curves - mean) ** 2, variance)):
-        error = ours.std(axis=(0, 1)) / np.sqrt(effective_sample_size(ours))
-        assert (np.abs(ours.mean(axis=(0, 1)) - exact) < 4.5 * error).all()
-
-
 def test_draws_are_averaged_over_the_strength() -> None:
     """Check weights proportional to the square root of the evidence, on a grid for two knots."""
     rng = np.random.default_rng(0)
@@ -745,65 +599,6 @@ def test_draws_are_averaged_over_the_strength() -> None:
     assert abs(means[0] - means[1]) > 0.1  # the strengths disagree
     given = Spline(None, inference="laplace", strength=0.5, num_samples=4000, random_state=0)
     assert given.fit(x, y).predict_proba([0.8])[0, 1] == pytest.approx(means[0], abs=0.01)
-
-
-@pytest.mark.parametrize(
-    ("center", "spread", "slope"), [(-5.0, 1.5, 1.0), (5.0, 1.5, 1.0), (0.0, 4.0, 0.5)]
-)
-def test_probabilities_near_zero_and_one_are_calibrated(
-    center: float, spread: float, slope: float
-) -> None:
-    """Check rare events and sharp scores, whose true log odds are a line in those of the score."""
-    at = center + spread * stats.norm.ppf((np.arange(21) + 0.5) / 21)
-    truth = expit(slope * at)
-    excess, covered = [], []
-    for seed in range(6):
-        rng = np.random.default_rng(seed)
-        z = rng.normal(center, spread, 2000)
-        y = (rng.random(2000) < expit(slope * z)).astype(int)
-        calibration = Spline(inference="laplace", random_state=0).fit(expit(z), y)
-        result = calibration.predict_proba(expit(at))[:, 1]
-        excess.append(stats.entropy([truth, 1 - truth], [result, 1 - result]).mean())
-        lower, upper = calibration.predict_interval(expit(at), 0.9)
-        covered.append(((lower <= truth) & (truth <= upper)).mean())
-    # A line would cost 1 / n. Splines of the probability cost 4.5 / n or more, and cover 0.6.
-    assert np.mean(excess) < 3 / 2000
-    assert np.mean(covered) > 0.8
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("truth", ["calibrated", "slope", "bent", "flat"])
-def test_bands_cover_about_their_level(truth: str) -> None:
-    """Check mean coverage; with the cross-validated strength alone it was 0.65 to 0.76."""
-    result = study("Spline", truth, 100, 30)
-    assert 0.78 < result["coverage"] < 0.99
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"knots": 2}, "knots must be at least 3, got 2"),
-        ({"folds": 1}, "folds must be at least 2, got 1"),
-        ({"strength": -1.0}, "strength must be 'cv' or not negative, got -1.0"),
-        ({"strength": np.inf}, "strength must be 'cv' or not negative, got inf"),
-        ({"strength": np.nan}, "strength must be 'cv' or not negative, got nan"),
-        ({"strength": "best"}, "strength must be 'cv' or not negative, got 'best'"),
-        ({"rule": "first"}, "rule must be one of 'one_se', 'best', got 'first'"),
-        ({"penalty": "l2"}, "penalty must be one of 'symmetric', 'coefficients', 'curvature', got"),
-        ({"rescale": "odds"}, "rescale must be one of None, 'compact_logit', 'logit', got 'odds'"),
-        ({"knots": [0.1, 0.5]}, "knots must be 3 or more distinct probabilities, got .0.1, 0.5."),
-        ({"knots": [0.1, 0.5, 1.5]}, "knots must be 3 or more distinct probabilities, got"),
-        ({"strengths": []}, "strengths must be positive numbers, got"),
-        ({"strengths": [1.0, 0.0]}, "strengths must be positive numbers, got .1.0, 0.0."),
-        ({"epsilon": 0.5}, "epsilon must be 'auto' or lie between 0 and 1/2, got 0.5"),
-        ({"epsilon": "none"}, "epsilon must be 'auto' or lie between 0 and 1/2, got 'none'"),
-        ({"unity_prior_weight": -1.0}, "unity_prior_weight must not be negative, got -1.0"),
-        ({"unity_prior_weight": np.nan}, "unity_prior_weight must not be negative, got nan"),
-    ],
-)
-def test_options_are_checked(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Spline(**options)._check_options()
 
 
 @pytest.mark.parametrize(("rescale", "sharp"), [(None, False), ("logit", False), ("logit", True)])
@@ -849,14 +644,3 @@ def test_where_all_weight_is_at_one_score_nothing_but_a_constant_is_fitted() -> 
     knots = np.array([0.0, 0.5, 1.0])
     values, roughness = make_basis(knots, knots, np.array([0.0, 3.0, 0.0]), "curvature")
     assert (values.tolist(), roughness.tolist()) == ([[1.0]] * 3, [0.0])
-
-
-def test_given_knots_are_those_of_the_fit() -> None:
-    rng = np.random.default_rng(0)
-    p = rng.random(300)
-    y = (rng.random(300) < p**2).astype(int)
-    fitted = Spline(knots=[0.75, 0.0, 0.25, 1.0, 0.25], rescale=None).fit(p, y)
-    np.testing.assert_allclose(fitted.knots_, [0.0, 0.25, 0.75, 1.0])
-    # Log odds are cubic between knots, so fourth differences vanish.
-    z = logit(fitted.predict_proba(np.linspace(0.3, 0.7, 9))[:, 1])
-    np.testing.assert_allclose(np.diff(z, 4), 0, atol=1e-9)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import jax.numpy as jnp
@@ -89,15 +88,6 @@ def test_many_classes_of_half_precision() -> None:
     np.testing.assert_allclose(probs.sum(axis=1), 1, rtol=1e-12)
 
 
-@pytest.mark.parametrize("calibrator", SEVERAL, ids=name)
-@pytest.mark.parametrize("kind", ["object", "nullable"])
-def test_object_and_nullable_columns(calibrator: Any, kind: str) -> None:
-    p, y = make_probs(3)
-    given = p.astype(object) if kind == "object" else pd.DataFrame(p).astype("Float64")
-    expected = calibrator.fit(p, y).predict_proba(p)
-    np.testing.assert_array_equal(calibrator.fit(given, y).predict_proba(given), expected)
-
-
 MISSING: list[Any] = [
     [0, 1, None] * 20,
     np.array([0.0, 1.0, np.nan] * 20),
@@ -153,20 +143,6 @@ def test_text_among_other_labels_is_an_error(calibrator: Any) -> None:
             calibrator.fit(p[:, None], labels)
 
 
-@pytest.mark.parametrize("calibrator", DEFAULTS, ids=name)
-def test_scores_that_are_nan_are_named_with_their_row(calibrator: Any) -> None:
-    p, y = make_probs(2 if calibrator.binary else 3)
-    p[7] = np.nan
-    position = "7" if calibrator.binary else r"\(7, 0\)"
-    with pytest.raises(ValueError, match=f"scores must be finite, got NaN at position {position}"):
-        calibrator.fit(p, y)
-
-
-def test_dates_are_no_numbers() -> None:
-    with pytest.raises(TypeError, match="scores must be numeric, got dtype datetime64"):
-        bc.Beta().fit(np.full(4, np.datetime64("2020-01-01")), [0, 1, 0, 1])
-
-
 @pytest.mark.parametrize("calibrator", BINARY, ids=name)
 def test_weights_of_any_size(calibrator: Any) -> None:
     """Check that fits do not change with weights above 1e50 or below 1e-12, for any prior."""
@@ -185,14 +161,3 @@ def test_metrics_of_weights_of_any_size() -> None:
         for metric in (metrics.skce, metrics.ece, metrics.log_loss, metrics.brier_score):
             expected = metric(p, y, weights=other * ones)
             assert metric(p, y, weights=size * ones) == pytest.approx(expected, rel=1e-9)
-
-
-@pytest.mark.parametrize("cls", [bc.Temperature, bc.Vector, bc.Matrix, bc.Dirichlet, bc.Auto])
-def test_logits_of_any_size(cls: Any) -> None:
-    p, y = make_probs(3)
-    z = np.log(p)
-    z[0] = [1e308, -1e308, 0.0]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # for fits without an optimum
-        probs = cls(inputs="logits").fit(z, y).predict_proba(z)
-    np.testing.assert_allclose(probs.sum(axis=1), 1, rtol=1e-12)

@@ -11,7 +11,6 @@ from scipy.special import logsumexp, softmax
 from bayescal import metrics
 from bayescal._core.minimization.optimize import Status
 from bayescal.calibrators import EnsembleTemperature, Temperature
-from bayescal.calibrators.base.parametric import Inference
 from bayescal.calibrators.multiclass.binwise import best_inverse_temperature, equal_mass_error
 from bayescal.calibrators.multiclass.scale import fit_inverse
 from bayescal.calibrators.stack import mixture as _mixture
@@ -20,6 +19,7 @@ from bayescal.data.rows import Rows
 from tests.calibrators.brute import mean_and_ends
 
 Array = np.ndarray
+DRAWS = 40_000
 
 
 def make_logits(n: int = 300, k: int = 5, seed: int = 0) -> tuple[Array, Array, Array]:
@@ -135,23 +135,6 @@ def test_ensemble_is_the_best_mixture_of_its_parts() -> None:
     np.testing.assert_allclose(EnsembleTemperature().apply(state, z), mixed, rtol=1e-10)
 
 
-def test_error_in_bins_of_equal_mass() -> None:
-    rng = np.random.default_rng(0)
-    confidence = rng.uniform(0.3, 1, 300)
-    correct = (rng.uniform(size=300) < confidence**1.5).astype(float)
-    order = np.argsort(confidence)
-    expected = sum(
-        abs(confidence[part].sum() - correct[part].sum()) for part in np.array_split(order, 15)
-    )
-    result = equal_mass_error(confidence, correct, np.ones(300))
-    assert result == pytest.approx(expected / 300, rel=1e-12)
-    shuffled = rng.permutation(300)
-    again = equal_mass_error(confidence[shuffled], correct[shuffled], np.ones(300))
-    assert again == pytest.approx(result, rel=1e-12)
-    # A single confidence makes a single bin.
-    assert equal_mass_error(np.full(10, 0.7), np.arange(10) < 5, np.ones(10)) == pytest.approx(0.2)
-
-
 def test_the_temperature_of_the_least_error() -> None:
     z, y, w = make_logits(500)
     inverse, error = best_inverse_temperature(z, y, w)
@@ -177,8 +160,35 @@ def test_the_least_error_is_what_metrics_report(k: int, weighted: bool) -> None:
     assert model.objective_ == pytest.approx(reported, rel=1e-9)
 
 
-@pytest.mark.parametrize("inference", ["laplace", pytest.param("nuts", marks=pytest.mark.slow)])
-def test_posterior_against_quadrature(inference: Inference) -> None:
+@pytest.mark.parametrize(("n", "k", "sharpness"), [(4, 3, 20.0), (6, 3, 1e-3), (300, 4, 1.0)])
+def test_laplace_against_quadrature(n: int, k: int, sharpness: float) -> None:
+    """Compare with quadrature, for the prior N(0, 1.5^2) on the log inverse temperature."""
+    rng = np.random.default_rng(n)
+    z = 2 * rng.normal(size=(n, k))
+    y = np.argmax(sharpness * z + rng.gumbel(size=(n, k)), axis=1)
+    y[:k] = np.arange(k)
+
+    def negative(u: Array) -> float:
+        return loss(np.exp(u[0]), z, y, np.ones(n)) + 0.5 * (u[0] / 1.5) ** 2
+
+    grid = np.linspace(-9, 9, 6001)
+    mass = np.array([-negative(u[None]) for u in grid])
+    mass = np.exp(mass - mass.max())
+    mass /= mass.sum()
+    mean = mass @ grid
+    scale = np.sqrt(mass @ (grid - mean) ** 2)
+    model = Temperature(inputs="logits", inference="laplace", num_samples=DRAWS, random_state=0)
+    drawn = -np.log(model.fit(z, y).posterior_.draws["temperature"]).ravel()
+    assert drawn.size == DRAWS
+    assert np.mean(drawn) == pytest.approx(mean, abs=5 * scale / np.sqrt(DRAWS))
+    assert np.std(drawn) == pytest.approx(scale, rel=5 / np.sqrt(DRAWS))
+    for level in (0.001, 0.05, 0.95, 0.999):
+        share = mass[grid <= np.quantile(drawn, level)].sum()
+        assert abs(share - level) < 5 * np.sqrt(level * (1 - level) / DRAWS)
+
+
+@pytest.mark.slow
+def test_chains_against_quadrature() -> None:
     z, y, w = make_logits(30, 4)
     u = np.linspace(-6, 3, 3001)
     log = np.array([-loss(np.exp(v), z, y, w) - 0.5 * (v / 1.5) ** 2 for v in u])
@@ -186,19 +196,15 @@ def test_posterior_against_quadrature(inference: Inference) -> None:
     mass /= mass.sum()
     mean = mass @ u
     deviation = np.sqrt(mass @ (u - mean) ** 2)
-    calibrator = Temperature(inference=inference, num_samples=4000)
+    calibrator = Temperature(inference="nuts", num_samples=4000)
     draws = calibrator._sample({}, Rows(z, y, w), 0)
     result = np.log(draws.coefficients[..., 0])
-    if inference == "nuts":
-        assert draws.divergences == 0 and draws.r_hat[0] < 1.01
-        ess = float(effective_sample_size(result[..., None])[0])
-        assert abs(result.mean() - mean) < 4.5 * deviation / np.sqrt(ess)
-        squares = (result - mean) ** 2
-        ess = float(effective_sample_size(squares[..., None])[0])
-        assert abs(squares.mean() - deviation**2) < 4.5 * squares.std() / np.sqrt(ess)
-    else:
-        assert result.mean() == pytest.approx(mean, abs=0.003)
-        assert result.std() == pytest.approx(deviation, rel=0.03)
+    assert draws.divergences == 0 and draws.r_hat[0] < 1.01
+    ess = float(effective_sample_size(result[..., None])[0])
+    assert abs(result.mean() - mean) < 4.5 * deviation / np.sqrt(ess)
+    squares = (result - mean) ** 2
+    ess = float(effective_sample_size(squares[..., None])[0])
+    assert abs(squares.mean() - deviation**2) < 4.5 * squares.std() / np.sqrt(ess)
     at = np.array([[1.0, 0.0, -1.0, 0.5]])
     state = {"theta_draws": draws.coefficients}
     probs, lower, upper = mean_and_ends(calibrator, state, at, 0.9)

@@ -8,7 +8,6 @@ from scipy.optimize import isotonic_regression
 
 from bayescal.calibrators.binary.monotone.venn_abers import VennAbers
 from bayescal.data.rows import Rows
-from tests.calibrators.hostile import HUGE, SCORES
 
 rows = st.lists(
     st.tuples(st.integers(-6, 6), st.integers(0, 1), st.integers(1, 4)), min_size=1, max_size=20
@@ -76,35 +75,6 @@ def test_small_data_equal_brute_force(data: list[tuple[int, int, int]]) -> None:
     )
 
 
-def test_a_thousand_rows_equal_brute_force_at_some_scores() -> None:
-    rng = np.random.default_rng(3)
-    scores = rng.normal(size=1000)
-    y = (rng.uniform(size=1000) < 1 / (1 + np.exp(-scores))).astype(float)
-    at = np.concatenate([rng.choice(scores, 30), rng.normal(size=30)])
-    low, high = VennAbers()._ends(VennAbers()._fit(Rows(scores, y, np.ones(1000)), 0), at)
-    expected_low, expected_high = brute_force(scores, y, np.ones(1000), at)
-    np.testing.assert_allclose(low, expected_low, atol=1e-14)
-    np.testing.assert_allclose(high, expected_high, atol=1e-14)
-
-
-def test_by_hand() -> None:
-    # Below both rows a 1 pools with the 0 that follows; above, a 0 pools with the 1 before.
-    state = VennAbers()._fit(Rows(np.array([1.0, 2.0]), np.array([0, 1]), np.ones(2)), 0)
-    at = np.array([0.0, 1.0, 1.5, 2.0, 3.0])
-    low, high = VennAbers()._ends(state, at)
-    np.testing.assert_allclose(low, [0, 0, 0, 1 / 2, 1 / 2])
-    np.testing.assert_allclose(high, [1 / 2, 1 / 2, 1, 1, 1])
-    np.testing.assert_allclose(
-        VennAbers().apply(state, at)[:, 1], [1 / 3, 1 / 3, 1 / 2, 2 / 3, 2 / 3]
-    )
-    # One class only: a 0 pools with every 1 before it.
-    state = VennAbers()._fit(Rows(np.array([1.0, 2.0, 3.0]), np.ones(3), np.ones(3)), 0)
-    np.testing.assert_array_equal(state["thresholds"], [1, 2, 3])
-    np.testing.assert_allclose(state["lower"], [0, 1 / 2, 2 / 3, 3 / 4])
-    np.testing.assert_array_equal(state["upper"], [1, 1, 1, 1])
-    np.testing.assert_allclose(VennAbers().apply(state, np.array([9.0]))[:, 1], [4 / 5])
-
-
 def test_state_holds_a_score_only_where_a_value_changes() -> None:
     rng = np.random.default_rng(5)
     scores = rng.uniform(size=5000)
@@ -114,33 +84,6 @@ def test_state_holds_a_score_only_where_a_value_changes() -> None:
     assert steps.all()
     assert len(state["lower"]) == len(state["upper"]) == len(state["thresholds"]) + 1
     assert len(state["thresholds"]) < 1000
-
-
-@given(rows)
-@settings(max_examples=60)
-def test_weights_are_repetition_and_order_does_not_matter(data: list[tuple[int, int, int]]) -> None:
-    scores, y, count = np.array(data).T
-    weights = count.astype(float)
-    state = VennAbers()._fit(Rows(scores / 3, y, weights), 0)
-    repeated = VennAbers()._fit(
-        Rows(scores.repeat(count) / 3, y.repeat(count), np.ones(count.sum())), 0
-    )
-    turned = VennAbers()._fit(Rows(scores[::-1] / 3, y[::-1], weights[::-1]), 0)
-    for name, value in state.items():
-        np.testing.assert_array_equal(value, repeated[name])
-        np.testing.assert_array_equal(value, turned[name])
-
-
-@given(rows, st.sampled_from([1.0, 0.1, 1e-6, 1e6]))
-def test_values_never_decrease(data: list[tuple[int, int, int]], unit: float) -> None:
-    scores, y, weights = np.array(data).T
-    state = VennAbers()._fit(Rows(scores / 3, y, weights * unit), 0)
-    at = scores_and_midpoints(scores / 3)
-    low, high = VennAbers()._ends(state, at)
-    values = VennAbers().apply(state, at)[:, 1]
-    for part in (low, high, values):
-        assert (np.diff(part) >= 0).all()
-    assert (low < values).all() and (values < high).all()
 
 
 def test_merged_value_does_not_decrease_by_rounding() -> None:
@@ -157,57 +100,12 @@ def test_merged_value_does_not_decrease_by_rounding() -> None:
     assert max(steps) > 0
 
 
-@pytest.mark.parametrize("name", SCORES)
-def test_hostile_data(name: str) -> None:
-    scores, y = (np.array(part, float) for part in SCORES[name])
-    state = VennAbers()._fit(Rows(scores, y, np.ones(len(y))), 0)
-    at = np.sort(np.concatenate([scores, scores / 2, [-HUGE, -1, 0, 1, HUGE]]))
-    values = VennAbers().apply(state, at)[:, 1]
-    assert 0 < values.min() <= values.max() < 1
-    assert (np.diff(values) >= 0).all()
-    low, high = VennAbers()._ends(state, at)
-    assert 0 <= low.min() and high.max() <= 1
-
-
-def test_weights_of_any_size() -> None:
-    scores, y = np.arange(4.0), np.array([0, 1, 0, 1])
-    for weights in ([1e20, 1, 1, 1e20], [1e-300, 1, 1e20, 1e-9], [1e-300] * 4):
-        state = VennAbers()._fit(Rows(scores, y, np.array(weights)), 0)
-        low, high = VennAbers()._ends(state, np.linspace(-1, 4, 11))
-        assert np.isfinite([low, high]).all()
-        assert (low >= 0).all() and (low <= high).all() and (high <= 1).all()
-
-
-def test_a_million_tied_rows() -> None:
-    y = np.arange(1_000_000) % 4 == 0
-    state = VennAbers()._fit(Rows(np.full(1_000_000, 0.3), y, np.ones(1_000_000)), 0)
-    low, high = VennAbers()._ends(state, np.array([0.2, 0.3, 0.4]))
-    n = 1_000_001
-    np.testing.assert_allclose(low, [0, 250_000 / n, 250_000 / n])
-    np.testing.assert_allclose(high, [250_001 / n, 250_001 / n, 1])
-
-
-def test_contract() -> None:
-    assert VennAbers().domain == "order"
-    assert VennAbers.monotone
-
-
 def test_a_level_is_an_error_that_says_why() -> None:
     fitted = VennAbers().fit([0.1, 0.4, 0.6, 0.9], [0, 0, 1, 1])
     with pytest.raises(TypeError, match="with scores alone, got a level"):
         fitted.predict_interval([0.5], 0.9)
     with pytest.raises(TypeError, match="no credible interval"):
         fitted.predict_interval([0.5], level=0.9)
-
-
-@pytest.mark.parametrize("ones", [1, 3, 9])
-def test_one_score_has_the_share_with_one_row_more(ones: int) -> None:
-    y = (np.arange(10) < ones).astype(int)
-    p = VennAbers().fit(np.full(10, 0.4), y).predict_proba(np.array([0.1, 0.4, 0.9]))[:, 1]
-    low, high = ones / 11, (ones + 1) / 11
-    # Below all scores a row of class 0 is alone, and above all scores a row of class 1.
-    pairs = [(0.0, high), (low, high), (low, 1.0)]
-    np.testing.assert_allclose(p, [b / (1 - a + b) for a, b in pairs], rtol=1e-12)
 
 
 def test_exchanged_classes_have_the_same_ties() -> None:

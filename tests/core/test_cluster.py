@@ -9,7 +9,6 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -169,23 +168,6 @@ def test_data_frames(client: Any) -> None:
     whole = bc.Temperature().fit(local[:, 0], local[:, 1], repeated_weights(len(local)))
     result = cut.predict_proba(pd.DataFrame({"p": AT}))
     np.testing.assert_allclose(result, whole.predict_proba(AT), atol=1e-9, rtol=0)
-
-
-def test_several_classes(client: Any) -> None:
-    k, make = 4, partial(make_rows, classes=4)
-    rows = make_lazy(make)
-    # Weights are in local memory.
-    weights = np.resize([1.0, 2.0, 3.0], len(rows))
-    cut = bc.Vector(inputs="logits").fit(rows[:, :k], rows[:, k], weights)
-    local = in_memory(make)
-    z, y = local[:, :k], local[:, k]
-    heavy = weights.reshape(-1, KINDS * ROWS).sum(axis=0)
-    whole = bc.Vector(inputs="logits").fit(z, y, heavy)
-    # In-memory fits iterate until the next step gains next to nothing, as for other blocks.
-    np.testing.assert_allclose(cut.predict_proba(z), whole.predict_proba(z), atol=5e-6, rtol=0)
-    assert cut.objective_ <= whole.objective_ * (1 + 1e-12)
-    here = bc.Vector(inputs="logits").fit(bc.Blocks.of(z, y, heavy))
-    np.testing.assert_allclose(cut.predict_proba(z), here.predict_proba(z), atol=1e-9, rtol=0)
 
 
 def make_or_die(flag: Path, number: int) -> np.ndarray:

@@ -11,6 +11,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
+from bayescal._core.minimization.newton_cg import conjugate_gradients
 from bayescal._core.minimization.optimize import (
     QuadraticModel,
     Status,
@@ -36,8 +37,7 @@ def logistic(ridge: float, center: float) -> Callable[[float], tuple[float, floa
     return evaluate
 
 
-@pytest.mark.parametrize("ridge", [0.0, 1.0, 1e4])
-@pytest.mark.parametrize("start", [0.0, 0.3, 50.0])
+@pytest.mark.parametrize(("ridge", "start"), [(0.0, 0.3), (1.0, 50.0), (1e4, 0.0), (0.0, 50.0)])
 def test_newton_on_an_interval_finds_the_minimum(ridge: float, start: float) -> None:
     evaluate = logistic(ridge, 3.0)
     result = newton_on_interval(evaluate, start, scale=len(SLOPES))
@@ -50,8 +50,7 @@ def test_newton_on_an_interval_finds_the_minimum(ridge: float, start: float) -> 
     assert result.value <= expected.fun + 1e-12 * abs(expected.fun)
 
 
-@pytest.mark.parametrize("lower", [0.0, 1.5])
-@pytest.mark.parametrize("away", [0.0, 0.7, 20.0])
+@pytest.mark.parametrize(("lower", "away"), [(0.0, 0.7), (1.5, 0.0), (1.5, 20.0)])
 def test_newton_stops_at_the_lower_bound(lower: float, away: float) -> None:
     evaluate = logistic(10.0, -4.0)
     result = newton_on_interval(evaluate, lower + away, scale=len(SLOPES), lower=lower)
@@ -190,3 +189,29 @@ def test_a_foreseen_step_that_moves_far_is_not_taken() -> None:
     minimum = newton_on_host(evaluate, start, scale=1.0, bound=bound, foresee=True, movement=moved)
     assert minimum.status == Status.UNBOUNDED
     assert minimum.x == 60 and minimum.value == np.exp(-60.0)
+
+
+@pytest.mark.parametrize("xp", [np, jnp])
+def test_solves_a_system(xp: Any, x64: None) -> None:
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(8, 8))
+    matrix, vector = xp.asarray(root @ root.T + np.eye(8)), xp.asarray(rng.normal(size=8))
+    diagonal = xp.diag(matrix)
+    result, _, steps = conjugate_gradients(
+        lambda v: matrix @ v, lambda v: v / diagonal, vector, lambda power: 1e-24, 30, xp
+    )
+    np.testing.assert_allclose(result, np.linalg.solve(matrix, vector), rtol=1e-9)
+    assert 0 < int(steps) <= 12
+
+
+@pytest.mark.parametrize("xp", [np, jnp])
+@pytest.mark.parametrize("curvature", [0.0, -1e-12])
+def test_a_first_direction_that_seems_flat_is_taken_whole(
+    curvature: float, xp: Any, x64: None
+) -> None:
+    vector = xp.asarray([3.0, -4.0])
+    result, _, steps = conjugate_gradients(
+        lambda v: curvature * v, lambda v: v / 2, vector, lambda power: 1e-6, 10, xp
+    )
+    np.testing.assert_allclose(result, [1.5, -2.0])
+    assert int(steps) == 1

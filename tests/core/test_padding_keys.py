@@ -24,15 +24,9 @@ def test_padded_length_wastes_at_most_a_quarter(n: int, smallest: int) -> None:
     assert padded_length(n + 1, smallest) >= length
 
 
-@pytest.mark.parametrize("power", [4, 7, 12])
-def test_four_lengths_to_each_doubling(power: int) -> None:
-    lengths = {padded_length(n) for n in range(2**power + 1, 2 ** (power + 1) + 1)}
-    assert lengths == {2**power * quarters // 4 for quarters in (5, 6, 7, 8)}
-
-
 def test_padded_length_by_hand() -> None:
-    sizes = (0, 1, 15, 16, 17, 21, 32, 33, 100, 113, 128, 129)
-    expected = [16, 16, 16, 16, 20, 24, 32, 40, 112, 128, 128, 160]
+    sizes = (0, 1, 15, 16, 17, 21, 25, 29, 32, 33, 100, 113, 128, 129)
+    expected = [16, 16, 16, 16, 20, 24, 28, 32, 32, 40, 112, 128, 128, 160]
     assert [padded_length(n) for n in sizes] == expected
 
 
@@ -45,11 +39,7 @@ def test_pad_axis_repeats_the_last_entry(axis: int) -> None:
     np.testing.assert_array_equal(padded, np.take(array, index, axis))
     assert padded.dtype == array.dtype
     np.testing.assert_array_equal(array, before)
-
-
-def test_pad_axis_to_the_length_it_has_changes_nothing() -> None:
-    array = np.arange(6, dtype=np.float32).reshape(2, 3)
-    assert pad_axis(array, 3, 1) is array
+    assert pad_axis(array, array.shape[axis], axis) is array
 
 
 # --- keys ---------------------------------------------------------------------------------------
@@ -116,21 +106,11 @@ def test_random_states_of_scikit_learn_are_seeds() -> None:
     assert seed_of(None) != seed_of(None)
 
 
-def test_different_seeds_give_different_keys() -> None:
-    assert len({tuple(key_numbers(as_key(seed))) for seed in range(100)}) == 100
-
-
 @pytest.mark.parametrize("key", ["0", 1.0, None, [0], np.array([0, 1]), jnp.array([1.5, 2.0])])
 def test_other_types_are_no_key(key: object) -> None:
     with pytest.raises(TypeError, match="key must be an integer seed or one JAX key, got "):
         as_key(key)  # type: ignore[arg-type]
-
-
-def test_several_keys_are_no_key() -> None:
     with pytest.raises(TypeError, match="key must be an integer seed or one JAX key"):
         as_key(jax.random.split(jax.random.key(0), 3))
-
-
-def test_negative_seed() -> None:
     with pytest.raises(ValueError, match="key must be non-negative, got -1"):
         as_key(-1)

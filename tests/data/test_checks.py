@@ -8,9 +8,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 import bayescal as bc
 from bayescal.data import checks
@@ -73,45 +70,23 @@ def test_as_numpy_takes_torch(dtype: str) -> None:
     assert array.dtype.name == dtype
 
 
-def test_as_numpy_takes_frames() -> None:
-    frame = pd.DataFrame({"a": [1, 2], "b": [0.5, -1.5]}, index=["p", "q"])
-    np.testing.assert_array_equal(checks.as_numpy(frame, "x"), [[1, 0.5], [2, -1.5]])
-
-
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
         (["a", "b"], "dtype <U1"),
+        (["0", "1"], "dtype <U1"),
+        (np.array(["0", "1"], object), "values of type str"),
         (np.array([1 + 2j]), "dtype complex128"),
         (np.array(["2020-01-01"], "datetime64[D]"), "dtype datetime64[D]"),
         ([{"a": 1}], "values of type dict"),
         ([1, None, "b"], "values of type NoneType, int, str"),
         (np.array([1, pd.NA], object), "values of type NAType, int"),
-        (
-            iter([[0.5]]),
-            "values of type list_iterator; pass batches of rows as bayescal.Blocks(...)",
-        ),
+        (iter([0.5]), "values of type list_iterator; pass batches of rows as bayescal.Blocks(...)"),
     ],
 )
 def test_as_numpy_wants_numbers(value: Any, kind: str) -> None:
     with pytest.raises(TypeError, match=says(f"scores must be numeric, got {kind}")):
         checks.as_numpy(value, "scores")
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        ["0", "1"],
-        np.array(["0", "1"], object),
-        pd.Series(["0", "1"]),
-        pd.Series(["0", "1"], dtype=object),
-        pd.Series(["0", "1"], dtype="category"),
-    ],
-    ids=["list", "object array", "series", "object series", "category"],
-)
-def test_numbers_written_as_text_are_not_numbers(value: Any) -> None:
-    with pytest.raises(TypeError, match=r"^labels must be numeric, got "):
-        checks.as_numpy(value, "labels")
 
 
 def test_as_numpy_wants_rectangles() -> None:
@@ -128,18 +103,6 @@ def test_check_finite_says_where() -> None:
     message = "x must be finite, got infinity at position (1, 0) (2 in all)"
     with pytest.raises(ValueError, match=says(message)):
         checks.check_finite(np.array([[0, 1], [np.inf, 2], [-np.inf, 3]]), "x")
-
-
-@given(
-    hnp.arrays(np.float64, st.integers(1, 20), elements=st.sampled_from([0.0, 1.5, np.nan, np.inf]))
-)
-def test_check_finite_raises_exactly_where_numpy_says_so(array: np.ndarray) -> None:
-    bad = np.flatnonzero(~np.isfinite(array))
-    if bad.size == 0:
-        checks.check_finite(array, "x")
-        return
-    with pytest.raises(ValueError, match=rf"at position {bad[0]} \({bad.size} in all\)"):
-        checks.check_finite(array, "x")
 
 
 # --- labels, counts, choices, levels ------------------------------------------------------------
@@ -296,73 +259,29 @@ def test_list_is_padded_to_the_longest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "error", "message"),
+    ("data", "message"),
     [
-        (
-            (np.ones((2, 3)), [0, 1, 1]),
-            ValueError,
-            "labels must have shape (2, 3) to match x of shape (2, 3), got (3,)",
-        ),
-        (
-            (1.0, 0),
-            ValueError,
-            "x must have shape (n,) or (batch, n) for this family, got ()",
-        ),
-        (
-            ([[1.0, 2.0], [3.0, 4.0]], [[0, 1], [1, 1]], [[True, True], [False, False]]),
-            ValueError,
-            "data must not be empty: every data set needs at least one observation",
-        ),
-        ([], ValueError, "data must not be empty, got an empty list of data sets"),
-        (
-            ([1.0, 2.0],),
-            TypeError,
-            "data must be a tuple (x, y), a tuple (x, y, mask) or a list of tuples (x, y), "
-            "got tuple of length 1",
-        ),
-        (
-            [[1.0, 2.0], [0, 1]],
-            TypeError,
-            "data given as a list must hold tuples (x, y), one for each data set; item 0 is list. "
-            "One data set is a tuple (x, y).",
-        ),
+        ((np.ones((2, 3)), [0, 1, 1]), "labels must have shape (2, 3) to match x of shape (2, 3)"),
+        ((1.0, 0), "x must have shape (n,) or (batch, n) for this family, got ()"),
+        (([[1.0, 2.0]] * 2, [[0, 1]] * 2, [[1, 1], [0, 0]]), "every data set needs at least one"),
+        ([], "data must not be empty, got an empty list of data sets"),
+        (([1.0, 2.0],), "or a list of tuples (x, y), got tuple of length 1"),
+        ([[1.0, 2.0], [0, 1]], "must hold tuples (x, y), one for each data set; item 0 is list."),
         (
             [([1.0], [0]), ([1.0, np.nan], [0, 1])],
-            ValueError,
-            "data[1]: x must be finite, got NaN at position 1 (1 in all)",
+            "data[1]: x must be finite, got NaN at",
         ),
-        (
-            [([1.0], [0]), (["a"], [0])],
-            TypeError,
-            "data[1]: x must be numeric, got dtype <U1",
-        ),
-        (
-            [([1.0], [0]), ([[1.0]], [[0]])],
-            ValueError,
-            "data[1] must be one data set, got a batch of 1",
-        ),
-        (
-            ([[1.0, np.inf], [np.nan, 0.0]], [[0, 1], [0, 1]]),
-            ValueError,
-            "x must be finite, got NaN at position (0, 1) (2 in all)",
-        ),
+        ([([1.0], [0]), (["a"], [0])], "data[1]: x must be numeric, got dtype <U1"),
+        ([([1.0], [0]), ([[1.0]], [[0]])], "data[1] must be one data set, got a batch of 1"),
+        (([[1.0, np.inf], [np.nan, 0.0]], [[0, 1]] * 2), "got NaN at position (0, 1) (2 in all)"),
     ],
 )
-def test_data_say_what_is_wrong(data: Any, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=says(message)):
+def test_data_say_what_is_wrong(data: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(message)):
         checks.check_data(data, True, 2)
-
-
-def test_data_sets_of_a_list_share_their_features() -> None:
-    data = [(np.ones((3, 2)), [0, 1, 1]), (np.ones((3, 4)), [0, 1, 1])]
-    message = "data must hold data sets with one number of features"
-    with pytest.raises(ValueError, match=says(message)):
-        checks.check_data(data, False, 2)
-
-
-def test_multivariate_data_need_an_axis_of_features() -> None:
-    message = "x must have shape (n, d) or (batch, n, d) for this family, got (3,)"
-    with pytest.raises(ValueError, match=says(message)):
+    with pytest.raises(ValueError, match="data sets with one number of features"):
+        checks.check_data([(np.ones((3, k)), [0, 1, 1]) for k in (2, 4)], False, 2)
+    with pytest.raises(ValueError, match=re.escape("(n, d) or (batch, n, d) for this family, got")):
         checks.check_data(([1.0, 2.0, 3.0], [0, 1, 1]), False, 2)
 
 
@@ -401,21 +320,16 @@ def test_points_get_an_axis_of_data_sets(
             THREE,
             True,
             np.ones((2, 5)),
-            "x must have shape (m,), or 3 rows of that, one for each data set, got (2, 5)",
+            "(m,), or 3 rows of that, one for each data set, got (2",
         ),
         (PLANE, False, 1.0, "x must have 2 features as in training, got 0"),
-        (
-            PLANES,
-            False,
-            np.ones((2, 5, 2)),
-            "x must have shape (m, d), or 3 rows of that, one for each data set, got (2, 5, 2)",
-        ),
+        (PLANES, False, np.ones((2, 5, 2)), "x must have shape (m, d), or 3 rows of that, one for"),
     ],
 )
 def test_points_say_what_is_wrong(
     data: checks.Batch, univariate: bool, x: Any, message: str
 ) -> None:
-    with pytest.raises(ValueError, match=says(message)):
+    with pytest.raises(ValueError, match=re.escape(message)):
         checks.check_points(x, data, univariate)
 
 

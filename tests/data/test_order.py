@@ -12,13 +12,16 @@ import pytest
 from scipy import stats
 
 import bayescal as bc
+from bayescal._core.numerics import effective_size
 from bayescal.data import scores as of_scores
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.history import History
 from bayescal.data.membership import sum_test
 from bayescal.data.order import cumulative, equal_mass, equal_rows
+from bayescal.data.order.classes import canonical_order
 from bayescal.data.predictions import Reading
 from bayescal.data.rows import Rows
+from bayescal.data.weights import as_counts
 
 RNG = np.random.default_rng(0)
 
@@ -119,3 +122,47 @@ def test_merged_rows_of_a_sample_keep_their_factors() -> None:
 def test_what_goes_to_the_checks_on_the_host(scores: np.ndarray, inputs: Any, valid: bool) -> None:
     for array in (scores, jnp.asarray(scores)):
         assert of_scores.plausible(array, inputs) is valid
+
+
+def test_whole_weights_are_counts_as_they_are() -> None:
+    weights = np.array([0.0, 3.0, 1.0])
+    np.testing.assert_array_equal(as_counts(weights, np.ones(3), np.ones(3)), weights)
+
+
+@pytest.mark.parametrize("size", [None, 700.0])
+def test_shares_come_as_often_as_they_ask_for(size: float | None) -> None:
+    rng = np.random.default_rng(0)
+    p, y, weights = rng.uniform(size=60), rng.integers(0, 2, 60), rng.exponential(size=60)
+    counts = as_counts(weights, p, y, size)
+    worth = weights.sum() ** 2 / (weights**2).sum()
+    assert effective_size(weights.sum(), weights @ weights) == pytest.approx(worth)
+    size = size or round(worth)
+    assert counts.sum() == size and (counts == np.floor(counts)).all()
+    assert np.abs(counts - weights / weights.sum() * size).max() < 1
+    # Counts are spread evenly by label and prediction: cumulative sums are off by less than one.
+    order = np.lexsort((p, y))
+    off = np.cumsum(counts[order]) - np.cumsum(weights[order]) / weights.sum() * size
+    assert np.abs(off).max() <= 0.5 + 1e-9
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e200])
+def test_permuting_classes_permutes_the_order(unit: float) -> None:
+    rng = np.random.default_rng(0)
+    scores, y = rng.normal(size=(200, 6)) * unit, rng.integers(0, 6, 200)
+    counts = rng.integers(1, 4, 200)
+    order = canonical_order(scores, y, counts.astype(float))
+    assert sorted(order) == list(range(6)) and (order != np.arange(6)).any()
+    turn = rng.permutation(6)
+    inverse = np.argsort(turn)
+    turned = canonical_order(scores[:, turn], inverse[y], counts.astype(float))
+    np.testing.assert_array_equal(turn[turned], order)
+    rows = rng.permutation(np.repeat(np.arange(200), counts))
+    again = canonical_order(scores[rows], y[rows], np.ones(len(rows)))
+    np.testing.assert_array_equal(again, order)
+
+
+def test_classes_that_agree_keep_their_columns() -> None:
+    p = np.array([[0.7, 0.2, 0.1], [0.1, 0.7, 0.2], [0.2, 0.1, 0.7]])
+    assert canonical_order(p, np.arange(3), np.ones(3)).tolist() == [0, 1, 2]
+    zeros = np.zeros((2, 3))
+    assert canonical_order(zeros, np.array([1, 1]), np.ones(2)).tolist() == [0, 2, 1]

@@ -122,14 +122,6 @@ def test_tokens_that_are_no_rows_are_told_what_to_do() -> None:
         bc.metrics.ece(logits, labels, inputs="logits")
 
 
-def test_the_given_arrays_are_left_alone() -> None:
-    given = make_tokens()
-    before = [values.copy() for values in given]
-    bc.tokens(*given, shift=True)
-    for values, old in zip(given, before, strict=True):
-        np.testing.assert_array_equal(values, old)
-
-
 def test_what_is_refused() -> None:
     logits, labels, mask = make_tokens()
     with pytest.raises(TypeError, match="labels must be integers, got float64"):

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from scipy.special import log_softmax, softmax
 
@@ -25,7 +24,7 @@ from bayescal.losses import (
     smoothed_cross_entropy,
     soft_ece,
 )
-from bayescal.smoothing import constant_targets, network_instance_targets
+from bayescal.smoothing import network_instance_targets
 
 ROWS, CLASSES = 6, 3
 
@@ -177,7 +176,6 @@ CASES = {
     ),
 }
 OF_ROWS = [name for name, case in CASES.items() if case.of_rows]
-WITH_PARAMETER = [name for name, case in CASES.items() if case.value]
 
 
 @functools.cache
@@ -244,14 +242,8 @@ def test_value_and_gradients_are_those_of_the_formula(x64: None, name: str) -> N
         )
         np.testing.assert_allclose(slope, rise / (2 * step), rtol=1e-6, atol=1e-9)
     assert value.dtype == gradient.dtype == np.float64
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_in_float32(name: str) -> None:
-    batch, case = make_batch(), CASES[name]
-    value, gradient, _ = evaluate(name, batch, dtype=jnp.float32)
-    np.testing.assert_allclose(value, case.reference(batch, case.value).mean(), rtol=1e-5)
-    assert value.dtype == gradient.dtype == np.float32
+    eager = case.loss(batch, case.value, weights=batch.weights)
+    np.testing.assert_allclose(eager, value, rtol=1e-13)
 
 
 @pytest.mark.parametrize("name", OF_ROWS)
@@ -281,23 +273,6 @@ def test_leading_axes_of_batch_level_losses(x64: None, name: str) -> None:
     folded = Batch(*(a.reshape(2, ROWS // 2, *a.shape[1:]) for a in batch))
     result = jax.jit(case.loss)(folded, case.value)
     np.testing.assert_allclose(result, case.reference(batch, case.value), rtol=1e-12)
-
-
-@pytest.mark.parametrize("name", WITH_PARAMETER)
-def test_parameters_are_mapped_over(name: str) -> None:
-    batch, case = make_batch(), CASES[name]
-    numbers = case.value * jnp.array([0.5, 1.0, 1.5])
-    result = jax.jit(jax.vmap(lambda number: case.loss(batch, number)))(numbers)
-    expected = [evaluate(name, batch, dtype=jnp.float32, number=n)[0] for n in numbers.tolist()]
-    np.testing.assert_allclose(result, np.array(expected), rtol=2e-6)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_same_without_compilation(x64: None, name: str) -> None:
-    batch, case = make_batch(), CASES[name]
-    eager = case.loss(batch, case.value, weights=batch.weights)
-    compiled, _, _ = evaluate(name, batch, batch.weights)
-    np.testing.assert_allclose(eager, compiled, rtol=1e-13)
 
 
 # --- rows that do not count ---------------------------------------------------------------------
@@ -430,8 +405,11 @@ def test_narrow_labels_of_many_classes(dtype: Any) -> None:
 
 @pytest.mark.parametrize("name", list(CASES))
 def test_means_take_weights_of_any_size_in_single_precision(name: str) -> None:
-    batch = make_batch(rows=30)
+    batch, case = make_batch(), CASES[name]
     value, gradient, _ = evaluate(name, batch, batch.weights, dtype=jnp.float32)
+    expected = case.reference(repeat_rows(batch), case.value).mean()
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    assert value.dtype == gradient.dtype == np.float32
     for scale in (1e-37, 2e37, 1e38):
         scaled, slopes, _ = evaluate(name, batch, batch.weights * scale, dtype=jnp.float32)
         np.testing.assert_allclose(scaled, value, rtol=1e-5)
@@ -456,45 +434,7 @@ def test_long_integers_do_not_wrap_around() -> None:
         assert jnp.isnan(instance_targets(logits, wrong, 0.1)[1]).all()
 
 
-# --- other libraries, and the package's own ----------------------------------------------------
-
-
-def test_optax_agrees(x64: None) -> None:
-    batch = make_batch(rows=20)
-
-    def pairs(logits: jax.Array, labels: jax.Array, soft: jax.Array) -> Any:
-        smooth = optax.smooth_labels(jax.nn.one_hot(labels, CLASSES), 0.2)
-        two = jnp.stack([jnp.zeros(20), logits[:, 0]], axis=1)
-        alone: Any = {"reduction": "none"}
-        return {
-            "hard": (
-                cross_entropy(logits, labels, **alone),
-                optax.softmax_cross_entropy_with_integer_labels(logits, labels),
-            ),
-            "soft": (
-                cross_entropy(logits, soft, **alone),
-                optax.softmax_cross_entropy(logits, soft),
-            ),
-            "smoothed": (
-                smoothed_cross_entropy(logits, labels, 0.2, **alone),
-                optax.softmax_cross_entropy(logits, smooth),
-            ),
-            "focal": (
-                focal(two, labels % 2, 1.5, **alone),
-                optax.sigmoid_focal_loss(logits[:, 0], labels % 2, gamma=1.5),
-            ),
-        }
-
-    result = jax.jit(pairs)(batch.logits, batch.labels, batch.soft)
-    for ours, theirs in result.values():
-        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
-
-
-def test_smoothing_of_the_package_agrees(x64: None) -> None:
-    batch = make_batch(rows=20, classes=5)
-    targets = constant_targets(batch.labels, 0.15, num_classes=5)
-    result = smoothed_cross_entropy(batch.logits, batch.labels, 0.15)
-    np.testing.assert_allclose(result, cross_entropy(batch.logits, targets), rtol=1e-13)
+# --- constant teachers, and metrics of the package ----------------------------------------------
 
 
 @pytest.mark.slow
@@ -554,21 +494,6 @@ def test_teacher_is_constant() -> None:
     np.testing.assert_allclose(jax.jit(jax.grad(both))(logits), expected, rtol=1e-6)
 
 
-def test_metrics_of_the_package_agree(x64: None) -> None:
-    batch = make_batch(rows=40)
-    probs = softmax(batch.logits, axis=1)
-    arrays = batch.logits, batch.labels
-    result = brier(*arrays, weights=batch.weights)
-    expected = metrics.brier_score(probs, batch.labels, weights=batch.weights)
-    np.testing.assert_allclose(result, expected, rtol=1e-12)
-    labels = np.minimum(batch.labels, 1)
-    expected = metrics.brier_score(softmax(batch.logits[:, :2], axis=1), labels)
-    np.testing.assert_allclose(brier(batch.logits[:, :2], labels), 2 * expected, rtol=1e-12)
-    result = cross_entropy(*arrays, weights=batch.weights)
-    expected = metrics.log_loss(probs, batch.labels, weights=batch.weights)
-    np.testing.assert_allclose(result, expected, rtol=1e-12)
-
-
 @pytest.mark.parametrize("order", [1, 2, 3.5])
 def test_soft_bins_become_hard(x64: None, order: float) -> None:
     batch = make_batch(rows=60, seed=4)
@@ -590,104 +515,32 @@ def test_soft_bins_become_hard(x64: None, order: float) -> None:
 # --- errors -------------------------------------------------------------------------------------
 
 LOGITS, LABELS = jnp.zeros((2, 3)), jnp.array([0, 2])
+ANY: Any = "max"
 
 
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (
-            lambda: cross_entropy(LABELS, LABELS),
-            TypeError,
-            "logits must be floating-point, got dtype int32",
-        ),
-        (
-            lambda: cross_entropy(jnp.zeros((2, 1)), LABELS),
-            ValueError,
-            r"logits must have shape \(..., k\) with k at least 2, got \(2, 1\)",
-        ),
+        (lambda: cross_entropy(LABELS, LABELS), TypeError, "logits must be floating-point, got"),
+        (lambda: cross_entropy(LOGITS[:, :1], LABELS), ValueError, r"2, got \(2, 1\)"),
         (lambda: cross_entropy(jnp.zeros(()), LABELS), ValueError, r"with k at least 2, got \(\)"),
-        (
-            lambda: cross_entropy(LOGITS, jnp.zeros(2)),
-            TypeError,
-            "targets must be integers, got dtype float32",
-        ),
-        (
-            lambda: cross_entropy(LOGITS, LABELS == 0),
-            TypeError,
-            "targets must be integers, got dtype bool",
-        ),
-        (
-            lambda: cross_entropy(LOGITS, jnp.zeros((2, 3), int)),
-            TypeError,
-            "soft targets must be floating-point, got dtype int32",
-        ),
-        (
-            lambda: cross_entropy(LOGITS, jnp.array([0])),
-            ValueError,
-            r"targets must have shape \(2,\) for labels or \(2, 3\) for soft targets to match "
-            r"logits of shape \(2, 3\), got \(1,\)",
-        ),
-        (
-            lambda: brier(LOGITS, jnp.zeros((2, 2))),
-            ValueError,
-            r"targets must have shape .* got \(2, 2\)",
-        ),
-        (
-            lambda: focal(LOGITS, LOGITS),
-            ValueError,
-            r"labels must have shape \(2,\) to match logits of shape \(2, 3\), got \(2, 3\)",
-        ),
-        (
-            lambda: brier(LOGITS, LABELS, weights=jnp.ones(3)),
-            ValueError,
-            r"weights must have shape \(2,\) to match the logits, got \(3,\)",
-        ),
-        (
-            lambda: brier(LOGITS, LABELS, weights=LABELS == 0),
-            TypeError,
-            "weights must be real numbers, got dtype bool",
-        ),
-        (
-            lambda: brier(LOGITS, LABELS, mask=jnp.ones(2)),
-            TypeError,
-            "mask must be boolean, or integers 0 and 1, got dtype float32",
-        ),
-        (
-            lambda: brier(LOGITS, LABELS, mask=jnp.ones((2, 3), bool)),
-            ValueError,
-            r"mask must have shape \(2,\)",
-        ),
-        (
-            lambda: brier(LOGITS, LABELS, reduction="max"),  # type: ignore[arg-type]
-            ValueError,
-            "reduction must be one of 'mean', 'sum', 'none', got 'max'",
-        ),
-        (
-            lambda: distillation(LOGITS, LABELS, LOGITS[:1]),
-            ValueError,
-            r"teacher_logits must have shape \(2, 3\) to match the logits, got \(1, 3\)",
-        ),
-        (
-            lambda: instance_targets(LOGITS, LABELS[:1], 0.1),
-            ValueError,
-            r"labels must have shape \(2,\) to match the logits, got \(1,\)",
-        ),
-        (
-            lambda: instance_targets(LOGITS, LOGITS[:, 0], 0.1),
-            TypeError,
-            "labels must be integers, got dtype float32",
-        ),
+        (lambda: cross_entropy(LOGITS, LOGITS[:, 0]), TypeError, "targets must be integers, got"),
+        (lambda: cross_entropy(LOGITS, LABELS == 0), TypeError, "integers, got dtype bool"),
+        (lambda: cross_entropy(LOGITS, LOGITS.astype(int)), TypeError, "soft targets must be"),
+        (lambda: cross_entropy(LOGITS, LABELS[:1]), ValueError, r"targets must .* got \(1,\)"),
+        (lambda: brier(LOGITS, LOGITS[:, :2]), ValueError, r"targets must .* got \(2, 2\)"),
+        (lambda: focal(LOGITS, LOGITS), ValueError, r"labels must have shape \(2,\) .* \(2, 3\)"),
+        (lambda: brier(LOGITS, LABELS, weights=jnp.ones(3)), ValueError, r"weights .* \(3,\)"),
+        (lambda: brier(LOGITS, LABELS, weights=LABELS == 0), TypeError, "weights must be real"),
+        (lambda: brier(LOGITS, LABELS, mask=jnp.ones(2)), TypeError, "mask must be boolean, or"),
+        (lambda: brier(LOGITS, LABELS, mask=LOGITS == 0), ValueError, r"mask must .* \(2,\)"),
+        (lambda: brier(LOGITS, LABELS, reduction=ANY), ValueError, "'none', got 'max'"),
+        (lambda: distillation(LOGITS, LABELS, LOGITS[:1]), ValueError, "teacher_logits must have"),
+        (lambda: instance_targets(LOGITS, LABELS[:1], 0.1), ValueError, r"labels .* \(1,\)"),
+        (lambda: instance_targets(LOGITS, LOGITS[:, 0], 0.1), TypeError, "labels must be int"),
         (lambda: soft_ece(LOGITS, LABELS, bins=0), ValueError, "bins must be at least 1, got 0"),
-        (
-            lambda: soft_ece(LOGITS, LABELS, order=0.5),
-            ValueError,
-            "order must be at least 1 and finite, got 0.5",
-        ),
-        (
-            lambda: soft_ece(LOGITS, LABELS, order="2"),  # type: ignore[arg-type]
-            TypeError,
-            "order must be a number, got '2'",
-        ),
+        (lambda: soft_ece(LOGITS, LABELS, order=0.5), ValueError, "order .* finite, got 0.5"),
+        (lambda: soft_ece(LOGITS, LABELS, order=ANY), TypeError, "order must be a number"),
     ],
 )
 def test_wrong_arrays(call: Any, error: type[Exception], message: str) -> None:
@@ -695,56 +548,26 @@ def test_wrong_arrays(call: Any, error: type[Exception], message: str) -> None:
         jax.eval_shape(call)
 
 
+SHARE, POSITIVE, WHOLE = r"lie in \[0, 1\]", "be finite and positive", "be finite and not negative"
+
+
 @pytest.mark.parametrize(
-    ("call", "bad", "message"),
+    ("name", "call", "bad", "message"),
     [
-        (
-            lambda n: smoothed_cross_entropy(LOGITS, LABELS, n),
-            (1, -0.1),
-            r"smoothing must lie in \[0, 1\)",
-        ),
-        (
-            lambda n: instance_cross_entropy(LOGITS, LABELS, LOGITS, n),
-            (1.5,),
-            r"smoothing must lie in \[0, 1\)",
-        ),
-        (
-            lambda n: instance_targets(LOGITS, LABELS, 0.1, n),
-            (-1, math.inf),
-            "offset must be finite and not negative",
-        ),
-        (
-            lambda n: focal(LOGITS, LABELS, n),
-            (-1.0, math.nan),
-            "gamma must be finite and not negative",
-        ),
-        (
-            lambda n: confidence_penalty(LOGITS, LABELS, n),
-            (-1,),
-            "strength must be finite and not negative",
-        ),
-        (
-            lambda n: distillation(LOGITS, LABELS, LOGITS, n),
-            (0, -2.0),
-            "temperature must be finite and positive",
-        ),
-        (
-            lambda n: distillation(LOGITS, LABELS, LOGITS, share=n),
-            (1.1, np.float64(-0.1)),
-            r"share must lie in \[0, 1\]",
-        ),
-        (lambda n: mmce(LOGITS, LABELS, n), (0,), "bandwidth must be finite and positive"),
-        (
-            lambda n: soft_ece(LOGITS, LABELS, temperature=n),
-            (0.0,),
-            "temperature must be finite and positive",
-        ),
+        ("smoothing", lambda n: smoothed_cross_entropy(LOGITS, LABELS, n), (1, -0.1), r"\[0, 1\)"),
+        ("smoothing", lambda n: instance_cross_entropy(LOGITS, LABELS, LOGITS, n), (2,), "lie"),
+        ("offset", lambda n: instance_targets(LOGITS, LABELS, 0.1, n), (-1, math.inf), WHOLE),
+        ("gamma", lambda n: focal(LOGITS, LABELS, n), (-1.0, math.nan), WHOLE),
+        ("strength", lambda n: confidence_penalty(LOGITS, LABELS, n), (-1,), WHOLE),
+        ("temperature", lambda n: distillation(LOGITS, LABELS, LOGITS, n), (0, -2.0), POSITIVE),
+        ("share", lambda n: distillation(LOGITS, LABELS, LOGITS, share=n), (1.1, -0.1), SHARE),
+        ("bandwidth", lambda n: mmce(LOGITS, LABELS, n), (0,), POSITIVE),
+        ("temperature", lambda n: soft_ece(LOGITS, LABELS, temperature=n), (0.0,), POSITIVE),
     ],
 )
-def test_wrong_numbers(call: Any, bad: tuple[Any, ...], message: str) -> None:
-    name = message.split()[0]
+def test_wrong_numbers(name: str, call: Any, bad: tuple[Any, ...], message: str) -> None:
     for number in bad:
-        with pytest.raises(ValueError, match=f"{message}, got "):
+        with pytest.raises(ValueError, match=f"{name} .*{message}.*, got "):
             call(number)
     for number in ("a", None, True):
         with pytest.raises(TypeError, match=f"{name} must be a number, got {number!r}"):

@@ -1,10 +1,13 @@
-"""Small softmax regression problems of every kind."""
+"""Small logistic and softmax regression problems, with losses by definition."""
+
+from typing import Any
 
 import numpy as np
-from scipy.special import log_softmax
+from scipy.special import expit, log_softmax
 
 from bayescal.regression.softmax.objective import Design
 
+Array = np.ndarray
 KINDS = ["vector", "matrix", "everything"]
 
 
@@ -36,3 +39,24 @@ def even_folds(y: np.ndarray, folds: int) -> np.ndarray:
     fold = np.empty(len(y), int)
     fold[order[np.argsort(y[order], kind="stable")]] = np.arange(len(y)) % folds
     return fold
+
+
+def make_rows(n: int, d: int, seed: int = 0) -> tuple[Array, Array, Array]:
+    """Draw features of different scales, labels and weights."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, d)) * rng.uniform(0.3, 3, d) + rng.normal(size=d)
+    t = (rng.random(n) < expit(1.5 * (x[:, 0] - x[:, 0].mean()) - 0.3)).astype(float)
+    return x, t, rng.uniform(0.1, 2.0, n)
+
+
+def loss(beta: Array, x: Array, t: Array, w: Array, l2: Any = 0.0, l1: float = 0.0) -> float:
+    line = beta[0] + x @ beta[1:]
+    # Without a penalty, squared coefficients may overflow.
+    squares = 0.5 * np.sum(l2 * beta[1:] ** 2) if np.any(l2) else 0.0
+    return float(w @ (np.logaddexp(0, line) - t * line) + l1 * np.abs(beta[1:]).sum() + squares)
+
+
+def slope(beta: Array, x: Array, t: Array, w: Array, l2: Any = 0.0) -> Array:
+    """Compute the gradient of the smooth part of the loss."""
+    residual = w * (expit(beta[0] + x @ beta[1:]) - t)
+    return np.concatenate([[residual.sum()], x.T @ residual + l2 * beta[1:]])

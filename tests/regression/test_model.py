@@ -28,18 +28,11 @@ from bayescal.regression.binary.heavy_tails import LogisticLikelihood
 from bayescal.regression.binary.objective import CoefficientPrior, Regression
 from bayescal.regression.model import as_distribution, potential, regression_sites, softmax_sites
 from bayescal.regression.softmax import posterior as softmax_posterior
+from tests.regression.problems import make_rows
 
 pytestmark = pytest.mark.usefixtures("x64")
 
 Array = np.ndarray
-
-
-def binary_data(n: int, d: int, seed: int = 0) -> tuple[Array, Array, Array]:
-    """Return features, labels and weights."""
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(n, d)) * rng.uniform(0.3, 3, d) + rng.normal(size=d)
-    y = (rng.random(n) < expit(1.5 * (x[:, 0] - x[:, 0].mean()) - 0.3)).astype(float)
-    return x, y, rng.uniform(0.1, 2.0, n)
 
 
 PRIORS = {
@@ -49,14 +42,19 @@ PRIORS = {
 }
 
 
-@pytest.mark.parametrize("labels", ["mixed", "separable"])
 @pytest.mark.parametrize(
-    ("d", "name"), [(1, "cauchy"), (3, "cauchy"), (6, "normal"), (6, "flat intercept")]
+    ("d", "name", "labels"),
+    [
+        (1, "cauchy", "separable"),
+        (3, "cauchy", "mixed"),
+        (6, "normal", "mixed"),
+        (6, "flat intercept", "separable"),
+    ],
 )
 def test_compiled_fits_through_numpyro_are_those_of_the_host(
     d: int, name: str, labels: str
 ) -> None:
-    x, y, w = binary_data(60, d)
+    x, y, w = make_rows(60, d)
     y = y if labels == "mixed" else (x[:, 0] > x[:, 0].mean()) * 1.0
     prior, intercept_prior = PRIORS[name]
     host = fit_single(Regression(x, y, w, 0.0, 0.0, None, prior, intercept_prior))
@@ -71,7 +69,7 @@ def test_compiled_fits_through_numpyro_are_those_of_the_host(
 
 def test_a_prior_beside_a_penalty_and_fixed_coefficients() -> None:
     """Check that the penalty adds to the prior, which includes the coefficient fixed at zero."""
-    x, y, w = binary_data(60, 3)
+    x, y, w = make_rows(60, 3)
     prior, free = CoefficientPrior(0.3, 2.5, 1.0), np.array([1.0, 1.0, 0.0, 1.0])
     host = fit_single(Regression(x, y, w, 0.0, 0.8, free, prior, prior))
     law = as_distribution(prior)
@@ -82,7 +80,7 @@ def test_a_prior_beside_a_penalty_and_fixed_coefficients() -> None:
     assert float(fits.value[0]) == pytest.approx(float(host.value), rel=1e-12)
 
 
-X, Y, W = binary_data(50, 3, seed=1)
+X, Y, W = make_rows(50, 3, seed=1)
 Z = (X[:, 0] - X[:, 0].mean()) * 1.3
 LOGITS = np.random.default_rng(2).normal(size=(50, 3)) * 2
 CLASSES = np.argmax(LOGITS / 2 + np.random.default_rng(3).gumbel(size=(50, 3)), axis=1)
@@ -94,6 +92,7 @@ SAMPLED: dict[str, tuple[Any, Any, Any]] = {
     "Logistic": (bc.Logistic(inputs="logits", **BINARY), Z, Y),
     "Beta": (bc.Beta(inputs="logits", **BINARY), Z, Y),
     "Quadratic": (bc.Quadratic(inputs="logits", **BINARY), Z, Y),
+    "Spline": (bc.Spline(strength=0.1, knots=5, **BINARY), expit(Z), Y),
     "Vector": (bc.Vector(inputs="logits", **BINARY), LOGITS, CLASSES),
     "Matrix": (bc.Matrix(inputs="logits", **BINARY), LOGITS, CLASSES),
     "Dirichlet": (bc.Dirichlet(inputs="logits", **BINARY), LOGITS, CLASSES),
@@ -181,7 +180,7 @@ def test_order_of_sites_with_and_without_a_penalty() -> None:
 
 def test_programs_are_lowered_for_accelerators() -> None:
     platforms = "cpu", "cuda", "tpu"
-    x, y, w = (jnp.asarray(part)[None] for part in binary_data(20, 2))
+    x, y, w = (jnp.asarray(part)[None] for part in make_rows(20, 2))
     zero, law = jnp.zeros(1), dist.Cauchy(0.0, 2.5)
     problem = Regression(x, y, w, zero, zero, None, law, law)
     program = jax.export.export(fit_many, platforms=platforms)(problem)

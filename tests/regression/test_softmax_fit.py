@@ -21,13 +21,10 @@ from bayescal.regression.softmax.fit import (
 from bayescal.regression.softmax.objective import (
     Design,
     HostEvaluator,
-    Parameters,
     evaluate,
     full_hessian,
-    join,
     mean_logit_jacobian,
     multiply,
-    split,
 )
 from tests.regression.problems import KINDS, make_design, size
 
@@ -79,7 +76,7 @@ def scipy_optimum(design: Design, penalty: Array) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("k", [2, 3, 12])
+@pytest.mark.parametrize("k", [2, 4])
 def test_derivatives_against_differences(kind: str, k: int) -> None:
     design = make_design(60, k, 1, kind)
     rng = np.random.default_rng(0)
@@ -117,17 +114,8 @@ def test_jax_computes_the_same(kind: str, x64: None) -> None:
         np.testing.assert_allclose(product, host.multiply(point.state, vector), rtol=1e-10)
 
 
-def test_parts_of_parameters() -> None:
-    theta = np.arange(2 * (3 * 4 + 3 + 2.0)).reshape(2, -1)
-    parts = split(theta, (3, 4, 3, 2))
-    assert [part.shape for part in parts] == [(2, 3, 4), (2, 3), (2, 2)]
-    np.testing.assert_array_equal(join(parts, np), theta)
-    assert isinstance(parts, Parameters)
-
-
-@pytest.mark.parametrize("strength", [0.0, 1e-3, 10.0])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("n", "k"), [(400, 3), (900, 10)])
+@pytest.mark.parametrize(("n", "k", "strength"), [(400, 3, 0.0), (400, 3, 10.0), (900, 10, 1e-3)])
 def test_optimum_against_scipy(kind: str, n: int, k: int, strength: float) -> None:
     design = make_design(n, k, 3, kind)
     penalty = np.full(size(design), strength)
@@ -241,9 +229,7 @@ def test_labels_that_are_separable_in_part_end_soon() -> None:
     assert result.value > 30 * np.log(2)
 
 
-@pytest.mark.parametrize(
-    "kind", ["vector", "matrix", pytest.param("everything", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("kind", ["matrix", pytest.param("everything", marks=pytest.mark.slow)])
 def test_many_fits_in_one_program(kind: str, x64: None) -> None:
     design = make_design(120, 4, 7, kind)
     rng = np.random.default_rng(0)
@@ -356,7 +342,7 @@ def _few_rows(seed: int) -> tuple[Array, Array]:
 HARD = [3432, 3296, 1627, 3603, 2423, 2474, 2788]
 
 
-@pytest.mark.parametrize("seed", [*HARD, *range(20)])
+@pytest.mark.parametrize("seed", [*HARD, *range(6)])
 @pytest.mark.filterwarnings("ignore:.*:sklearn.exceptions.ConvergenceWarning")
 def test_fits_of_few_partly_separable_rows_end_at_the_least_loss(seed: int) -> None:
     """Check the loss up to one millionth, also where the optimum is only reached at infinity."""

@@ -2,57 +2,18 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from bayescal.smoothing import instance, instance_targets
 from bayescal.smoothing._kernels import data_scale
-from bayescal.smoothing.instance import (
-    batched_instance_targets,
-    masked_instance_targets,
-)
 from tests.smoothing.data import data_set
 
 # --- batches ------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("d", "scale", "rule"),
-    [
-        (1, "full", "silverman"),
-        (1, "pooled", 0.4),
-        (2, "full", "cv"),
-        (2, "diagonal", "scott"),
-    ],
-)
-def test_batches_have_the_targets_of_each_data_set(
-    x64: None, d: int, scale: Any, rule: Any
-) -> None:
-    sets = [data_set(n, d, seed) for seed, n in enumerate((20, 13, 4))]
-    sets.append((sets[0][0][:5], np.ones(5, int)))
-    x = np.full((4, 20) if d == 1 else (4, 20, d), np.nan)
-    y, weights = np.zeros((4, 20), int), np.zeros((4, 20))
-    for row, (features, labels) in enumerate(sets):
-        n = len(labels)
-        x[row, 20 - n :], y[row, 20 - n :], weights[row, 20 - n :] = features, labels, 1
-    kind = "number" if isinstance(rule, float) else rule
-    number = jnp.asarray(rule if isinstance(rule, float) else 1.0)
-    arrays = [jnp.asarray(a) for a in (x, y, weights)]
-    mapped = jax.jit(batched_instance_targets, static_argnums=(4, 5))(*arrays, number, kind, scale)
-    vectorized = jax.vmap(lambda *one: masked_instance_targets(*one, number, kind, scale))
-    result = jax.jit(vectorized)(*arrays)
-    np.testing.assert_allclose(mapped, result, rtol=1e-8, atol=1e-12)
-    for row, (features, labels) in enumerate(sets):
-        n = len(labels)
-        expected = instance_targets(features, labels, bandwidth=rule, scale=scale)
-        np.testing.assert_allclose(result[row, 20 - n :], expected, rtol=1e-8, atol=1e-12)
-        np.testing.assert_array_equal(result[row, : 20 - n], 0)
-
-
-@pytest.mark.parametrize("pairs", [1, pytest.param(300, marks=pytest.mark.slow), 10**6])
+@pytest.mark.parametrize("pairs", [1, 300, 10**6])
 def test_batches_are_mapped_a_few_at_a_time(
     x64: None, monkeypatch: pytest.MonkeyPatch, pairs: int
 ) -> None:
@@ -65,21 +26,15 @@ def test_batches_are_mapped_a_few_at_a_time(
         np.testing.assert_allclose(result[row], expected, rtol=1e-10)
 
 
-@pytest.mark.slow
-def test_data_set_without_any_weight_is_no_nan(x64: None) -> None:
-    x, y = data_set(8, 2)
-    weights = jnp.zeros(8)
-    result = masked_instance_targets(jnp.asarray(x), jnp.asarray(y), weights, jnp.asarray(1.0))
-    np.testing.assert_array_equal(result, y)
-
-
 def test_pooled_scale_without_weight_is_one(x64: None) -> None:
     result = data_scale(jnp.ones((3, 2)), jnp.zeros(3), jnp.inf, 1.0, "diagonal")
     np.testing.assert_array_equal(result, [1, 1])
 
 
-@pytest.mark.parametrize("scale", ["full", "diagonal", "pooled"])
-@pytest.mark.parametrize("rule", ["silverman", "cv", 0.4])
+@pytest.mark.parametrize(
+    ("rule", "scale"),
+    [("silverman", "pooled"), ("cv", "full"), ("cv", "diagonal"), (0.4, "diagonal")],
+)
 def test_many_are_as_each_alone(rule: Any, scale: Any) -> None:
     """Check several lengths, weights, units out of range, and padding that must not be read."""
     sets = [data_set(n, 2, seed) for seed, n in enumerate((20, 13, 4))]

@@ -1,8 +1,6 @@
 """Instance-based targets by hand and against SciPy's densities, and invalid arguments."""
 
 import math
-import subprocess
-import sys
 from typing import Any
 
 import jax.numpy as jnp
@@ -25,29 +23,6 @@ SCALES = ["full", "diagonal", "pooled"]
 # --- by hand ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("label", "eps", "positive", "negative", "expected"),
-    [
-        (1, 0.1, 0.7, 0.4, 0.936),
-        (1, 0.1, 0.9, 0.05, 0.905),
-        (0, 0.1, 0.7, 0.4, 0.036),
-        (0, 0.1, 0.05, 0.95, 0.095),
-        (1, 0.2, 0.3, 0.3, 0.9),
-        (0, 0.2, 0.0, 0.3, 0.2),
-        (0, 0.2, 0.3, 0.0, 0.0),
-        (1, 0.2, 0.3, 0.0, 0.8),
-        (1, 0.2, 0.0, 0.3, 1.0),
-    ],
-)
-def test_formula_by_hand(
-    label: int, eps: float, positive: float, negative: float, expected: float
-) -> None:
-    with np.errstate(divide="ignore"):
-        log_odds = np.log([positive]) - np.log([negative])
-    result = soften(np.array([label]), np.array([eps, eps]), log_odds)
-    assert result[0] == pytest.approx(expected, abs=5e-4)
-
-
 def test_one_case_of_each_class_by_hand() -> None:
     # The pooled standard deviation is 1/2, so each kernel N(x_i, h/2): log f+ - log f- = 2 / h**2.
     for h in (0.5, 1.0, 2.0):
@@ -56,28 +31,13 @@ def test_one_case_of_each_class_by_hand() -> None:
         np.testing.assert_allclose(result, [share / 3, 1 - share / 3], rtol=1e-14)
 
 
-def test_two_cases_of_each_class_by_hand() -> None:
-    # Both classes have standard deviation sqrt(2); h = 1 / sqrt(2) makes kernels N(x_i, 1).
-    result = instance_targets([0.0, 2.0, 1.0, 3.0], [0, 0, 1, 1], bandwidth=math.sqrt(0.5))
-
-    def density(x: float, a: float, b: float) -> float:
-        return math.exp(-((x - a) ** 2) / 2) + math.exp(-((x - b) ** 2) / 2)
-
-    def share(x: float) -> float:
-        return density(x, 0, 2) / (density(x, 0, 2) + density(x, 1, 3))
-
-    expected = [share(0) / 4, share(2) / 4, 1 - (1 - share(1)) / 4, 1 - (1 - share(3)) / 4]
-    np.testing.assert_allclose(result, expected, rtol=1e-14)
-
-
 @pytest.mark.parametrize("bandwidth", RULES)
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("label", [0, 1])
-def test_one_class_only_is_platt(label: int, scale: str, bandwidth: Any) -> None:
-    x, y = data_set(10)
-    y = np.full_like(y, label)
-    result = instance_targets(x, y, bandwidth=bandwidth, scale=scale)  # type: ignore[arg-type]
-    np.testing.assert_allclose(result, platt_targets(y), rtol=1e-15)
+def test_one_class_only_is_platt(scale: Any, bandwidth: Any) -> None:
+    x, _ = data_set(10)
+    for y in (np.zeros(10, int), np.ones(10, int)):
+        result = instance_targets(x, y, bandwidth=bandwidth, scale=scale)
+        np.testing.assert_allclose(result, platt_targets(y), rtol=1e-15)
 
 
 @pytest.mark.parametrize("bandwidth", RULES)
@@ -180,16 +140,6 @@ def test_pooled_scale_is_the_published_algorithm() -> None:
 
 @settings(max_examples=30)
 @given(st.integers(4, 16), st.integers(0, 2**31), st.sampled_from(RULES), st.sampled_from(SCALES))
-def test_targets_lie_between_label_and_platt(n: int, seed: int, bandwidth: Any, scale: Any) -> None:
-    x, y = data_set(n, 2, seed)
-    result = instance_targets(x, y, bandwidth=bandwidth, scale=scale)
-    platt = platt_targets(y)
-    assert (result[y == 1] >= platt[y == 1]).all() and (result[y == 1] <= 1).all()
-    assert (result[y == 0] <= platt[y == 0]).all() and (result[y == 0] >= 0).all()
-
-
-@settings(max_examples=30)
-@given(st.integers(4, 16), st.integers(0, 2**31), st.sampled_from(RULES), st.sampled_from(SCALES))
 def test_order_labels_and_units_do_not_matter(
     n: int, seed: int, bandwidth: Any, scale: Any
 ) -> None:
@@ -224,16 +174,6 @@ def test_cases_without_weight_do_not_count() -> None:
     result = instance_targets(x, y, weights)
     np.testing.assert_allclose(result[:25], instance_targets(x[:25], y[:25]), rtol=1e-12)
     assert ((result >= 0) & (result <= 1)).all()
-
-
-def test_more_certain_cases_are_moved_more() -> None:
-    rng = np.random.default_rng(0)
-    x = np.r_[rng.normal(-1, 1, 200), rng.normal(1, 1, 200)]
-    y = np.repeat([0, 1], 200)
-    moved = 1 - instance_targets(x, y)[y == 1]
-    inner = np.abs(x[y == 1]) < 2
-    order = np.argsort(x[y == 1][inner])
-    assert (np.diff(moved[inner][order]) > 0).all()
 
 
 # --- how it runs --------------------------------------------------------------------------------
@@ -271,20 +211,6 @@ def test_arrays_stay_as_they_are() -> None:
         np.testing.assert_array_equal(array, copy)
 
 
-def test_import_loads_nothing_heavy() -> None:
-    program = (
-        "import sys, jax, jax.numpy\n"
-        "before = set(sys.modules)\n"
-        "import bayescal.smoothing\n"
-        "print(*{name.split('.')[0] for name in set(sys.modules) - before})"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    heavy = {"arviz", "matplotlib", "numpyro", "pandas", "scipy", "sklearn", "xarray"}
-    assert not heavy & set(done.stdout.split())
-
-
 # --- what is refused ----------------------------------------------------------------------------
 
 
@@ -304,19 +230,15 @@ def test_bad_features_are_errors(x: Any, message: str) -> None:
         instance_targets(x, [0, 1])
 
 
-@pytest.mark.parametrize("bandwidth", ["wide", 0, -1.0, math.nan, math.inf])
-def test_bad_bandwidths_are_errors(bandwidth: Any) -> None:
-    message = "bandwidth must be 'silverman', 'scott', 'cv' or a positive number, got "
-    with pytest.raises(ValueError, match=message):
-        instance_targets([0.0, 1.0], [0, 1], bandwidth=bandwidth)
-
-
-@pytest.mark.parametrize("bandwidth", [None, True, [0.5, None], [True]])
-def test_bandwidth_is_a_name_or_a_number(bandwidth: Any) -> None:
-    with pytest.raises(TypeError, match="bandwidth must be 'silverman', 'scott', 'cv' or a posi"):
-        instance_targets([0.0, 1.0], [0, 1], bandwidth=bandwidth)
-
-
-def test_bad_scale_is_an_error() -> None:
-    with pytest.raises(ValueError, match="scale must be one of 'full', 'diagonal', 'pooled', got"):
-        instance_targets([0.0, 1.0], [0, 1], scale="class")  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        *(({"bandwidth": value}, ValueError) for value in ("wide", 0, -1.0, math.nan, math.inf)),
+        *(({"bandwidth": value}, TypeError) for value in (None, True, [0.5, None], [True])),
+        ({"scale": "class"}, ValueError),
+    ],
+)
+def test_bad_options_are_errors(options: Any, error: type[Exception]) -> None:
+    message = "bandwidth must be 'silverman', 'scott', 'cv' or a posi|scale must be one of 'full'"
+    with pytest.raises(error, match=message):
+        instance_targets([0.0, 1.0], [0, 1], **options)

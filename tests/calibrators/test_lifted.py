@@ -1,8 +1,9 @@
-"""One binary calibrator for each pair of classes: fitted separately, then coupled."""
+"""One binary calibrator for each class or pair of classes: fitted separately, then combined."""
 
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +11,20 @@ from scipy.special import softmax
 
 import bayescal.calibrators as bc
 from bayescal.calibrators import Calibrator
-from bayescal.data.rows import Source
-from tests.calibrators.lifted import AT, Array, P, Y, rows
+
+Array = np.ndarray
+
+
+def rows(n: int, k: int = 4, seed: int = 0) -> tuple[Array, Array]:
+    """Draw over-confident probabilities and labels."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(size=(n, k)) * 2
+    drawn = (rng.random((n, 1)) > np.cumsum(softmax(logits / 2, axis=1), axis=1)).sum(axis=1)
+    return softmax(logits, axis=1), np.minimum(drawn, k - 1)
+
+
+P, Y = rows(300)
+AT, _ = rows(40, seed=1)
 
 
 def couple(pairs: Array) -> Array:
@@ -37,18 +50,6 @@ def test_each_pair_is_calibrated_alone(calibrator: Calibrator) -> None:
         pairs[:, i, j] = 1 - pairs[:, j, i]
     np.testing.assert_allclose(result.predict_proba(AT), couple(pairs), atol=1e-7)
     assert result.statuses_.tolist() == [0] * 6 and result.status_ == "converged"
-
-
-def test_pairs_that_agree_are_coupled_exactly() -> None:
-    # One temperature shared by all pairs equals a single temperature for all classes.
-    class Fixed(bc.Temperature):
-        def _fit(self, rows: Source, seed: int) -> dict[str, Array]:
-            return {**super()._fit(rows, seed), "theta": np.array([0.5])}
-
-    result = bc.OneVsOne(Fixed()).fit(P, Y)
-    np.testing.assert_allclose(
-        result.predict_proba(AT), softmax(np.log(AT) / 2, axis=1), atol=1e-12
-    )
 
 
 def test_two_classes_are_the_calibrator_itself() -> None:
@@ -108,9 +109,48 @@ def test_sure_pairs_leave_probabilities() -> None:
     np.testing.assert_allclose(result.predict_proba(p), np.eye(3), atol=1e-25)
 
 
-def test_what_it_takes() -> None:
+@pytest.mark.parametrize("kind", [bc.OneVsOne, bc.OneVsRest])
+def test_what_is_combined(kind: Any) -> None:
     for bad in (bc.KNN(), "isotonic", bc.Isotonic):
         with pytest.raises(TypeError, match="calibrator of binary scores, as Isotonic"):
-            bc.OneVsOne(bad).fit(P, Y)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="inference='map' within OneVsOne, got 'laplace'"):
-        bc.OneVsOne(bc.Beta(inference="laplace")).fit(P, Y)
+            kind(bad).fit(P, Y)
+    with pytest.raises(ValueError, match=f"inference='map' within {kind.__name__}, got 'laplace'"):
+        kind(bc.Beta(inference="laplace")).fit(P, Y)
+    with pytest.raises(ValueError, match="bins must be at least 1, got 0"):
+        kind(bc.Histogram(0)).fit(P, Y)
+
+
+# --- one versus the rest ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "calibrator", [bc.Logistic(), bc.Beta(), bc.Isotonic(), bc.Histogram(5), bc.VennAbers()]
+)
+def test_each_class_is_calibrated_alone(calibrator: Calibrator) -> None:
+    result = bc.OneVsRest(calibrator).fit(P, Y)
+    alone = [calibrator.fit(P[:, j], Y == j).predict_proba(AT[:, j])[:, 1] for j in range(4)]
+    expected = np.stack(alone, axis=1)
+    expected /= expected.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(result.predict_proba(AT), expected, atol=1e-7)
+    assert result.statuses_.tolist() == [0] * 4 and result.status_ == "converged"
+
+
+def test_a_class_without_a_label_keeps_a_shrunk_probability() -> None:
+    y = np.where(Y == 3, 0, Y)
+    result = bc.OneVsRest(bc.Isotonic("laplace"), classes=[0, 1, 2, 3]).fit(P, y)
+    others = [
+        bc.Isotonic("laplace").fit(P[:, j], y == j).predict_proba(AT[:, j])[:, 1] for j in range(3)
+    ]
+    expected = np.stack([*others, AT[:, 3] / (1 + P[:, 3].sum())], axis=1)
+    expected /= expected.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(result.predict_proba(AT), expected, atol=1e-9)
+
+
+def test_rows_of_which_no_class_is_likely_keep_their_probabilities() -> None:
+    p = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])
+    result = bc.OneVsRest(bc.Isotonic()).fit(p, [0, 1, 2])
+    at = np.array([[0.1, 0.1, 0.8], [1 / 3, 1 / 3, 1 / 3]])
+    np.testing.assert_allclose(result.predict_proba(at), [[0, 0, 1], [1 / 3, 1 / 3, 1 / 3]])
+    steps = bc.OneVsRest(bc.Histogram(2)).fit(p, [0, 1, 2])
+    flat = np.array([[0.5, 0.3, 0.2]])
+    np.testing.assert_allclose(steps.predict_proba(flat), flat)

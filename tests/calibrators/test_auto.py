@@ -46,6 +46,31 @@ def test_two_classes() -> None:
     assert report.uncalibrated == pytest.approx(-np.log(label_probs).mean())
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [50, 1000])
+def test_expected_loss_is_unbiased(n: int) -> None:
+    """Check that the mean over data sets is within three standard errors and 2e-3 of the true loss.
+
+    Subtracting the sampling error of the true probabilities' loss removes most of the spread.
+    """
+    at = np.linspace(-8, 8, 161)
+    density = np.exp(-(at**2) / 8)
+    density /= density.sum()
+    result = []
+    for seed in range(4000 // n + 20):
+        rng = np.random.default_rng(seed)
+        z = rng.normal(0, 2, n)
+        p, truth = expit(0.5 * z + 0.3), expit(0.5 * at + 0.3)
+        y = (rng.random(n) < p).astype(int)
+        auto = bc.Auto(inputs="logits", classes=[0, 1]).fit(z, y)
+        q = auto.predict_proba(at)[:, 1]
+        loss = -density @ (truth * np.log(q) + (1 - truth) * np.log1p(-q))
+        entropy = -density @ (truth * np.log(truth) + (1 - truth) * np.log1p(-truth))
+        luck = -np.log(np.where(y == 1, p, 1 - p)).mean() - entropy
+        result.append(auto.report_.log_loss - luck - loss)
+    assert abs(np.mean(result)) < 3 * np.std(result) / np.sqrt(len(result)) + 2e-3
+
+
 def test_scores_of_zero_and_one_are_judged_as_they_are() -> None:
     p, y = binary(200, 0.5)
     p[:10], p[10:20] = 0, 1

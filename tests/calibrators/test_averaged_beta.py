@@ -403,6 +403,25 @@ def test_predictions_lie_within_their_intervals() -> None:
         assert ((lower <= probs) & (probs <= upper)).all()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [20, 200])
+@pytest.mark.parametrize("bend", [0.0, 0.8])
+def test_intervals_cover_the_truth(n: int, bend: float) -> None:
+    """Check mean coverage over scores and 60 data sets, up to three standard errors."""
+    at = np.linspace(-6, 6, 41)
+    density = np.exp(-(at**2) / 8) / np.exp(-(at**2) / 8).sum()
+    truth = expit(at + bend * np.sin(1.5 * at))
+    inside = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        z = rng.normal(0, 2, n)
+        y = (rng.random(n) < expit(z + bend * np.sin(1.5 * z))).astype(int)
+        model = bc.AveragedBeta(inputs="logits", classes=[0, 1]).fit(z, y)
+        lower, upper = model.predict_interval(at)
+        inside.append(density @ ((lower < truth) & (truth < upper)))
+    assert np.mean(inside) > 0.86 - 3 * np.std(inside) / np.sqrt(60)
+
+
 def test_rounding_does_not_keep_a_fit_from_its_end() -> None:
     """Check convergence with separable labels, where losses are small beside the sums in them."""
     for seed in range(40):

@@ -72,6 +72,19 @@ def test_slope_equals_least_squares_by_other_means(kind: str, knots: int) -> Non
     np.testing.assert_allclose(values, expected, atol=1e-10)
 
 
+def test_three_knots_by_hand() -> None:
+    # Labels 0 and 1: h is 0 up to 1/2, then t - 1/2. With t = (1 + u) / 2 and v = |u|, the spline
+    # through (-1, 0), (0, a), (1, 1/2) deviates from its line by d times f = 1 - 3/2 v^2 + 1/2 v^3,
+    # h by (v - 1) / 4. Over [0, 1] f times v - 1 integrates to -2/5, f squared to 17/35, so that
+    # d = -1/10 * 35/17 = -7/34. At v = 1/2 f changes by 9/8 for each unit of u, which is half of t.
+    state = CDFSpline(3)._fit(Rows(np.array([1.0, 2.0]), np.array([0, 1]), np.ones(2)), 0)
+    change = 2 * -7 / 34 * 9 / 8
+    slope = PPoly(state["coefficients"], state["knots"])([0.25, 0.5, 0.75])
+    np.testing.assert_allclose(slope, [1 / 2 + change, 1 / 2, 1 / 2 - change], rtol=1e-12)
+    values = CDFSpline(3).apply(state, np.array([1.0, 1.5, 2.0]))[:, 1]
+    np.testing.assert_allclose(values, [1 / 6, 1 / 2, 5 / 6], rtol=1e-12)
+
+
 def test_ranks_are_middles_and_linear_in_between() -> None:
     scores, y = np.array([0.0, 1, 1, 3]), np.array([0, 1, 0, 1])
     state = CDFSpline(4)._fit(Rows(scores, y, np.array([1.0, 1, 2, 4])), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, ClassVar
 
 import numpy as np
@@ -269,6 +270,40 @@ def test_saved_without_the_function(table: Any, tmp_path: Any) -> None:
     again = bc.load(tmp_path / "c", estimators=model.estimators_)
     assert again.progress is False and again.calibrator == "beta"
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "estimator",
+    [GaussianNB(), RandomForestClassifier(8, min_samples_leaf=5, random_state=0)],
+    ids=str,
+)
+def test_intervals_of_ensembles_cover_the_mean_of_the_true_curves(estimator: Any) -> None:
+    """Check coverage of the mean over pairs of P(y = 1 | score of the pair), on fresh rows."""
+    rng = np.random.default_rng(99)
+    fresh = rng.normal(size=(60_000, 3))
+
+    def truth(X: Array) -> Array:
+        return 1 / (1 + np.exp(-(1.2 * X[:, 0] + X[:, 1] - 0.8 * X[:, 0] * X[:, 1])))
+
+    def true_curve(pair: Any) -> Array:
+        score, p = pair.score(fresh)[:, -1], truth(fresh)
+        bins = np.searchsorted(np.unique(np.quantile(score, np.linspace(0, 1, 121)))[1:-1], score)
+        return (np.bincount(bins, p) / np.maximum(np.bincount(bins), 1))[bins][:2000]
+
+    level, shares = 0.8, []
+    calibrator = bc.Beta(inference="laplace", num_samples=300, random_state=0)
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(400, 3))
+        y = (rng.random(400) < truth(X)).astype(int)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", bc.SamplingWarning)
+            model = bc.CalibratedClassifier(estimator, calibrator, ensemble=True).fit(X, y)
+            lower, upper = model.predict_interval(fresh[:2000], level)
+        target = np.mean([true_curve(pair) for pair in model.calibrated_classifiers_], axis=0)
+        shares.append(((lower <= target) & (target <= upper)).mean())
+    assert np.mean(shares) > level - 2 * np.std(shares) / 5
 
 
 # --- what else a classifier's fit takes ---------------------------------------------------------

@@ -6,6 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import expit
+from sklearn.dummy import DummyClassifier
+from sklearn.naive_bayes import BernoulliNB
+from sklearn.tree import DecisionTreeClassifier
 
 import bayescal as bc
 from tests.calibrators.cases import DEFAULTS, Case, each
@@ -79,6 +83,11 @@ def test_scores_that_differ_by_more_than_rounding_are_distinct() -> None:
 
 
 @pytest.mark.parametrize("data", [*map(binary, BINARY), *map(several, SEVERAL)])
+def test_the_default(data: Discrete) -> None:
+    check(bc.Auto(), data, data.draw(4000, 2), 0.003)
+
+
+@pytest.mark.parametrize("data", [*map(binary, BINARY), *map(several, SEVERAL)])
 def test_the_default_with_weights(data: Discrete) -> None:
     """Check that weighted cells equal repeated rows, with weights as counts or in any unit."""
     cells, y = np.divmod(np.arange(data.truth.size), data.truth.shape[1])
@@ -110,6 +119,32 @@ def test_rows_that_are_permutations_of_each_other_stand_for_themselves_alone() -
     """Check that the curvature uses all rows: a single fit ends near the label frequencies."""
     data = shares_of_cells()
     check(bc.Auto(mode="single"), data, data.draw(30_000, 0), 0.002)
+
+
+CELLS = np.array([[a, b, c] for a in (0.0, 1.0) for b in (0.0, 1.0) for c in (0.0, 1.0)])
+
+
+#: The labels depend on two of three binary features.
+REGRESSION = Discrete(
+    CELLS,
+    np.full(8, 1 / 8),
+    np.stack([expit(-(CELLS @ [2, 2, 0] - 2.5)), expit(CELLS @ [2, 2, 0] - 2.5)], axis=1),
+)
+
+
+@pytest.mark.parametrize("method", ["isotonic", "beta", "sigmoid", "auto"])
+@pytest.mark.parametrize(
+    "model", [DummyClassifier(), DecisionTreeClassifier(max_depth=1), BernoulliNB()]
+)
+def test_what_a_calibrated_classifier_expects(model: Any, method: str) -> None:
+    x, y = REGRESSION.draw(3000, 2)
+    new, labels = REGRESSION.draw(20_000, 3)
+    fitted = bc.CalibratedClassifier(model, method).fit(x, y)
+    loss = bc.metrics.log_loss(fitted.predict_proba(new)[:, 1], labels)
+    report = fitted.report_
+    # New rows have sampling error as well.
+    error = np.hypot(report.log_loss_error, 0.5 / np.sqrt(len(labels)))
+    assert abs(report.log_loss - loss) < 3 * error
 
 
 def test_what_auto_expects_of_scores_and_of_several_labels() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -284,6 +285,22 @@ def test_files_that_lack_their_end(tmp_path: Path) -> None:
     path.write_bytes(whole + b"more")
     with pytest.raises(ValueError, match=WRONG):
         bc.load(path)
+
+
+def test_savers_side_by_side_publish_whole_files(tmp_path: Path) -> None:
+    path, (p, y) = tmp_path / "m", make_probs()
+    fitted = [bc.Beta(parameters=3).fit(p, y), bc.Isotonic().fit(p, y), bc.Logistic().fit(p, y)]
+    bc.save(fitted[0], path)
+
+    def work(task: int) -> str:
+        if task % 4:
+            bc.save(fitted[task % 4 - 1], path)
+        return type(bc.load(path)).__name__
+
+    with ThreadPoolExecutor(4) as pool:
+        names = set(pool.map(work, range(120)))
+    assert names <= {"Beta", "Isotonic", "Logistic"}
+    assert [file.name for file in tmp_path.iterdir()] == ["m"]
 
 
 def test_an_interrupted_save_leaves_the_old_file(

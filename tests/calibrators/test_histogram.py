@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special, stats
 
 from bayescal import metrics
 from bayescal._core.binning import equal_mass_cuts
@@ -256,3 +256,36 @@ def test_intervals_of_scaling_binning_do_not_trust_the_logistic_map() -> None:
     del fitted.state_["unit"]  # files of the first version lack it
     with pytest.raises(ValueError, match="the file of this calibrator has no intervals"):
         fitted.predict_interval([0.1])
+
+
+BINNINGS = {
+    "equal width": lambda: Histogram(10, "equal_width", classes=[0, 1]),
+    "equal mass": lambda: Histogram(10, "equal_mass", classes=[0, 1]),
+    "scaling": lambda: ScalingBinning(10, classes=[0, 1]),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:ScalingBinning. the scores separate")
+@pytest.mark.parametrize("n", [10, 50, 200, 1000, 5000])
+@pytest.mark.parametrize("binning", BINNINGS)
+def test_intervals_cover_the_means_of_bins(n: int, binning: str) -> None:
+    """Check coverage for calibrated, bent, constant and rare truths, with and without ties."""
+    truths = [lambda p: p, lambda p: 0.2 + p**2 / 2, lambda p: 0 * p + 0.1, lambda p: 0.02 * p]
+    for truth, tied in itertools.product(truths, (False, True)):
+        covered = []
+        for seed in range(200):
+            rng = np.random.default_rng(seed)
+            p = 1 / (1 + np.exp(-rng.normal(0, 2, n)))
+            p = np.round(p, 1) if tied else p
+            y = (rng.random(n) < truth(p)).astype(int)
+            fitted = BINNINGS[binning]().fit(p, y)
+            lower, upper = fitted.predict_interval(p)
+            bin_index = np.searchsorted(
+                fitted.edges_, special.logit(p) if binning == "scaling" else p
+            )
+            mean = np.bincount(bin_index, truth(p)) / np.maximum(np.bincount(bin_index), 1)
+            _, first = np.unique(bin_index, return_index=True)
+            inside = (lower <= mean[bin_index]) & (mean[bin_index] <= upper)
+            covered.append(inside[first].mean())
+        assert 0.8 < np.mean(covered) <= 1, (truth(0.5), tied)

@@ -90,6 +90,19 @@ def test_thresholds_are_the_ends_of_blocks() -> None:
     np.testing.assert_allclose(Isotonic().apply(state, at)[:, 1], expected, rtol=1e-15)
 
 
+def test_centered_by_hand() -> None:
+    # Blocks: 0 on [1, 2], 2/3 on [3, 5] with weights 1, 3, 2 (center 25/6), 1 on [6, 8].
+    scores = np.array([1.0, 2, 3, 4, 5, 6, 8])
+    y = np.array([0, 0, 1, 1, 0, 1, 1])
+    weights = np.array([1.0, 5, 1, 3, 2, 1, 1])
+    state = CenteredIsotonic()._fit(Rows(scores, y, weights), 0)
+    np.testing.assert_allclose(state["thresholds"], [1, 2, 25 / 6, 6, 8], rtol=1e-15)
+    np.testing.assert_allclose(state["values"], [0, 0, 2 / 3, 1, 1], rtol=1e-15)
+    at = np.array([0, 1.5, 2 + 13 / 12, 7, 9])
+    values = CenteredIsotonic().apply(state, at)[:, 1]
+    np.testing.assert_allclose(values, [0, 0, 1 / 3, 1, 1], rtol=1e-14)
+
+
 def test_centered_collapses_first_and_last_block_inside_the_limits() -> None:
     state = CenteredIsotonic()._fit(
         Rows(np.array([0.0, 1, 2, 4]), np.array([1, 0, 1, 0]), np.ones(4)), 0

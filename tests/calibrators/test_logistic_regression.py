@@ -88,6 +88,22 @@ def test_a_prior_with_one_scale_per_column_equals_scaled_features(inference: Any
     np.testing.assert_allclose(model.predict_proba(x), scaled.predict_proba(x * scale), rtol=1e-6)
 
 
+def test_draws_under_a_laplace_prior_against_quadrature() -> None:
+    x, y = np.array([-1.5, -0.5, -0.2, 0.3, 0.6, 1.3]), np.array([0, 1, 0, 0, 1, 1])
+    model = bc.LogisticRegression(
+        coef_prior=dist.Laplace(0.0, 0.5), inference="laplace", num_samples=4000, random_state=0
+    ).fit(x[:, None], y)
+    a, b = np.linspace(-20, 20, 801)[:, None], np.linspace(-8, 8, 801)
+    log_density = stats.cauchy(0, 10).logpdf(a) + stats.laplace(0, 0.5).logpdf(b)
+    for row, label in zip(x, y, strict=True):
+        log_density = log_density - np.logaddexp(0, (1 - 2 * label) * (a + b * row))
+    mass = np.exp(log_density)
+    mean = np.sum(mass * expit(a + b)) / mass.sum()
+    spread = np.sqrt(np.sum(mass * expit(a + b) ** 2) / mass.sum() - mean**2)
+    error = 4 * spread / np.sqrt(model.posterior_.ess.min())
+    assert model.predict_proba([[1.0]])[0, 1] == pytest.approx(mean, abs=error)
+
+
 @pytest.mark.parametrize(
     "family", [dist.Laplace, pytest.param(dist.Normal, marks=pytest.mark.slow)]
 )
@@ -194,6 +210,42 @@ def test_whole_weights_are_repetitions(preset: str) -> None:
     assert (one.strength_, one.smoothing_) == (other.strength_, other.smoothing_)
     assert one.objective_ == pytest.approx(other.objective_, rel=1e-9)
     np.testing.assert_allclose(one.predict_proba(x), other.predict_proba(x), atol=1e-6)
+
+
+def grid_posterior(x: Array, y: Array, f: Any, penalty: float | None) -> tuple[Array, Array]:
+    """Compute the posterior mean and variance of f(a, b) for one feature, over a fine grid."""
+    mean, sd = x.mean(), x.std()
+    z = (x - mean) / (2 * sd) if penalty is None else x - mean
+    a, b = np.meshgrid(np.linspace(-6, 6, 301), np.linspace(-8, 20, 401), indexing="ij")
+    log = stats.cauchy.logpdf(a, scale=10)
+    if penalty is None:
+        log = log + stats.cauchy.logpdf(b, scale=2.5)
+    else:
+        log = log + stats.norm.logpdf(b, scale=penalty**-0.5)
+    for zi, yi in zip(z, y, strict=True):
+        line = a + b * zi
+        log = log - np.logaddexp(0, -line if yi else line)
+    weight = np.exp(log - log.max())
+    weight /= weight.sum()
+    values = f(a, b, z)
+    return np.sum(weight * values), np.sum(weight * (values - np.sum(weight * values)) ** 2)
+
+
+@pytest.mark.slow
+def test_posterior_mean_prediction_against_quadrature() -> None:
+    x, y, _ = make_features(25, 1)
+    model = bc.LogisticRegression.preset("cauchy", num_samples=4000, random_state=0).fit(x, y)
+    assert model.posterior_.r_hat.max() < 1.02
+    for at in (-1.0, 1.0, 3.0):
+
+        def probability(a: Array, b: Array, z: Array, at: float = at) -> Array:
+            return expit(a + b * (at - x.mean()) / (2 * x.std()))
+
+        mean, variance = grid_posterior(x[:, 0], y, probability, None)
+        error = np.sqrt(variance / model.posterior_.ess.min())
+        assert abs(model.predict_proba([[at]])[0, 1] - mean) < 4 * error
+        low, high = model.predict_interval([[at]], level=0.8)
+        assert low[0] < mean < high[0]
 
 
 def test_separable_data() -> None:
@@ -349,6 +401,14 @@ def test_features_far_from_zero_are_those_near_it(preset: str) -> None:
     np.testing.assert_allclose(result, near.predict_proba(x), rtol=0, atol=rounding)
     np.testing.assert_allclose(far.coef_, near.coef_, rtol=rounding)
     assert far.status_ == "converged"
+
+
+def test_time_stamps_against_scikit_learn() -> None:
+    x, y, _ = make_features(300)
+    stamps = 1.7e9 + 600 * x
+    ours = bc.LogisticRegression.preset("normal").fit(stamps, y).predict_proba(stamps)
+    theirs = Plain(C=np.inf, tol=1e-10).fit(x - x.mean(axis=0), y)
+    np.testing.assert_allclose(ours, theirs.predict_proba(x - x.mean(axis=0)), atol=1e-5)
 
 
 def test_posteriors_far_from_zero() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import Any, NamedTuple
 
 import jax
@@ -10,12 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from numpyro.infer import MCMC, NUTS
 from numpyro.infer.util import log_density
 from scipy import stats
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 import bayescal as bc
+from bayescal import SamplingWarning
 from bayescal._core.execution.precision import float64
 from tests.calibrators.cases import DEFAULTS
 
@@ -187,6 +190,45 @@ def test_fits_are_at_the_mode(case: Any) -> None:
         assert max(np.abs(v).max() for v in result.slopes.values()) < 1e-4 * w.sum()
     for key, value in result.named.items():
         np.testing.assert_allclose(value, state[key], rtol=1e-9, atol=1e-12)
+
+
+#: One calibrator for each kind of site; tests/regression/test_model.py compares all densities.
+SAMPLED = ("Beta", "StructuredMatrix")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "case",
+    [case for case in PARAMETRIC if case.calibrator.__name__ in SAMPLED],
+    ids=lambda case: case.name,
+)
+def test_sampling_the_model_agrees_with_our_draws(case: Any) -> None:
+    """Compare means and spreads of NUTS on the model with our draws, within standard errors."""
+    z, y, w = data_of(case.binary)
+    calibrator = case(inputs="logits", inference="nuts", num_samples=4000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SamplingWarning)
+        ours = calibrator.fit(z, y, w).posterior_.draws
+    model = calibrator.numpyro_model(z, y, w)
+    with float64(), jax.numpy_dtype_promotion("standard"):
+        # Vectorized chains diverge in all steps with the reduced optimization of these tests.
+        options = {"num_warmup": 500, "num_samples": 1000, "num_chains": 4}
+        chain = MCMC(
+            NUTS(model, dense_mass=True), chain_method="sequential", progress_bar=False, **options
+        )
+        chain.run(jax.random.key(0))
+        theirs = chain.get_samples(group_by_chain=True)
+    for name, draws in ours.items():
+        if name not in theirs:
+            continue
+        other = np.asarray(theirs[name])
+        for index in np.ndindex(draws.shape[2:]):
+            one, two = draws[(..., *index)], other[(..., *index)]
+            # The temperature has a heavy tail, so compare medians by ranks, with about 1,000 draws.
+            share = (two < np.median(one)).mean()
+            assert abs(share - 0.5) < 0.08, (name, index, share)
+            wide = np.abs(two - np.median(one)) < np.quantile(np.abs(one - np.median(one)), 0.9)
+            assert abs(wide.mean() - 0.9) < 0.04, (name, index, wide.mean())
 
 
 def test_an_objective_that_is_no_density_is_refused() -> None:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpyro.diagnostics import effective_sample_size
 from scipy import optimize, stats
-from scipy.special import expit
+from scipy.special import expit, logit
 from sklearn.base import clone
 
 import bayescal as bc
@@ -224,6 +225,45 @@ def test_scores_no_better_than_chance_have_infinite_temperature(z: Any, y: Any) 
     assert fitted.objective_ == pytest.approx(np.log(2), rel=1e-14)
 
 
+def make_weighted_rows(z: Array, counts: list[tuple[int, int]]) -> tuple[Array, Array, Array]:
+    """Return rows, as weights, with given numbers of negatives and positives at each score."""
+    return z.repeat(2), np.tile([0, 1], len(z)), np.array(counts, float).ravel()
+
+
+def test_saturated_maps_by_hand() -> None:
+    """Check that maps with as many parameters as scores reproduce the label frequencies."""
+    z = np.array([-4.0, 4.0])
+    temperature = (
+        Temperature(inputs="logits").fit(*make_weighted_rows(z, [(3, 1), (1, 3)])).temperature_
+    )
+    assert temperature == pytest.approx(4 / np.log(3), rel=1e-8)
+    z = np.array([-1.0, 2.0])
+    state = Logistic()._fit(Rows(*make_weighted_rows(z, [(3, 2), (1, 4)])), 0)
+    line = np.log([2 / 3, 4])
+    assert float(state["slope"]) == pytest.approx((line[1] - line[0]) / 3, rel=1e-8)
+    assert float(state["intercept"]) == pytest.approx((2 * line[0] + line[1]) / 3, rel=1e-8)
+    state = Quadratic()._fit(
+        Rows(*make_weighted_rows(np.array([-1.0, 0.0, 1.0]), [(1, 1), (3, 1), (1, 5)])), 0
+    )
+    result = [float(state[name]) for name in ("intercept", "slope", "curvature")]
+    expected = [-np.log(3), np.log(5) / 2, np.log(5) / 2 + np.log(3)]
+    np.testing.assert_allclose(result, expected, rtol=1e-8)
+    p = np.array([0.2, 0.8])
+    state = Beta(2)._fit(Rows(*make_weighted_rows(logit(p), [(2, 1), (1, 3)])), 0)
+    design = np.stack([np.log(2 * p), -np.log(2 - 2 * p)], axis=1)
+    a, b = np.linalg.solve(design, np.log([1 / 2, 3]))
+    np.testing.assert_allclose([float(state["a"]), float(state["b"])], [a, b], rtol=1e-8)
+    assert float(state["c"]) == pytest.approx((a - b) * np.log(2), rel=1e-8)
+    half = Beta(2).fit([0.1, 0.4, 0.35, 0.8, 0.7], [0, 0, 1, 1, 1]).predict_proba([0.5])
+    np.testing.assert_allclose(half, 0.5, rtol=1e-15)
+    p = np.array([0.2, 0.5, 0.9])
+    state = Beta(3)._fit(Rows(*make_weighted_rows(logit(p), [(5, 1), (2, 1), (1, 6)])), 0)
+    design = np.stack([np.log(p), -np.log1p(-p), np.ones(3)], axis=1)
+    expected = np.linalg.solve(design, np.log([1 / 5, 1 / 2, 6]))
+    assert (expected[:2] > 0).all()
+    np.testing.assert_allclose([float(state[k]) for k in "abc"], expected, rtol=1e-7)
+
+
 @pytest.mark.parametrize("name", MAPS)
 def test_separable_data_are_said_to_be_and_predictions_are_sensible(name: str) -> None:
     z = np.array([-3.0, -2.0, -0.5, 0.5, 1.0, 4.0])
@@ -363,6 +403,105 @@ def test_laplace_is_normal_at_the_mode_of_the_documented_posterior(
     white = (u - mode) / unit @ np.linalg.cholesky(hessian)
     error = np.sqrt((1 + np.eye(p)) / (len(u) / 2))
     assert (np.abs(white.T @ white / len(u) - np.eye(p)) < 4.5 * error).all()
+
+
+class Grid:
+    """A posterior of one to three parameters u on a grid."""
+
+    def __init__(self, name: str, z: Array, y: Array, w: Array, axes: list[Array]) -> None:
+        x, self.mean, self.scale = standardized(name, z, w)
+        self.u = np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
+        log = log_posterior(self.u, name, x, y, w)
+        mass = np.exp(log - log.max())
+        self.mass = mass / mass.sum()
+        edge = np.zeros(len(mass), bool)
+        for j, axis in enumerate(axes):
+            edge |= (self.u[:, j] == axis[0]) | (self.u[:, j] == axis[-1])
+        # The density outside is negligible, and the grid is dense enough for an exact sum.
+        assert self.mass[edge].sum() < 1e-6 and self.mass.max() < 0.05
+
+    def average(self, values: Array) -> Array:
+        return self.mass @ values
+
+
+def check(draws: Array, expected: float) -> None:
+    """Compare the mean of draws (chains, n) with a number, up to its standard error."""
+    ess = float(effective_sample_size(draws[..., None])[0])
+    assert ess > 400
+    assert abs(draws.mean() - expected) < 4.5 * draws.std() / np.sqrt(ess)
+
+
+def check_curves(draws: Array, name: str, at: Array, grid: Grid, theta: Array) -> None:
+    """Compare probabilities and credible intervals with sums over the grid."""
+    mean, lower, upper = mean_and_ends(MAPS[name], {"theta_draws": draws}, at, 0.8)
+    probs = expit(theta @ columns(name, at))
+    curves = expit(draws @ columns(name, at))
+    for j in range(len(at)):
+        np.testing.assert_allclose(mean[j], [(1 - curves[..., j]).mean(), curves[..., j].mean()])
+        check(curves[..., j], grid.average(probs[:, j]))
+        for end, level in ((lower[j, 1], 0.1), (upper[j, 1], 0.9)):
+            below = grid.mass[probs[:, j] <= end].sum()
+            ess = float(effective_sample_size((curves[..., j] <= end)[..., None] * 1.0)[0])
+            error = np.sqrt(level * (1 - level) / ess)
+            assert abs(below - level) < 4.5 * error + grid.mass.max()
+
+
+@pytest.mark.slow
+def test_chains_of_one_slope_against_quadrature() -> None:
+    z, y, w = make_log_odds(25, seed=1, slope=0.5)
+    fitted = Beta(1, inputs="logits", inference="nuts", num_samples=4000, random_state=0).fit(
+        z, y, w
+    )
+    posterior, draws = fitted.posterior_, fitted.state_["theta_draws"]
+    grid = Grid("beta 1", z, y, w, [np.linspace(-9, 3, 1501)])
+    a = np.exp(grid.u)
+    assert draws.shape == (4, 1000, 1) and posterior.divergences == 0
+    assert posterior.r_hat[0] < 1.01 and posterior.ess[0] > 400
+    np.testing.assert_allclose(posterior.draws["a"], draws[..., 0], rtol=1e-14)
+    result, mean = draws[..., 0], grid.average(a[:, 0])
+    check(result, mean)
+    check((result - mean) ** 2, grid.average((a[:, 0] - mean) ** 2))
+    check(np.log(result), grid.average(grid.u[:, 0]))
+    check(np.log(result) ** 2, grid.average(grid.u[:, 0] ** 2))
+    at = np.array([-3.0, 0.4, 2.0])
+    check_curves(draws, "beta 1", at, grid, a)
+    np.testing.assert_allclose(fitted.predict_proba(at)[:, 1], expit(draws * at).mean((0, 1)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "width", "points"), [("beta 2", 14, 161), ("quadratic", 8, 41)])
+def test_chains_of_more_coefficients_against_quadrature(name: str, width: int, points: int) -> None:
+    z, y, w = make_log_odds(80, seed=6)
+    calibration = MAPS[name]
+    draws = sample(calibration, "nuts", 4000, z, y, w)
+    assert draws.divergences == 0 and draws.status == Status.CONVERGED
+    assert (draws.r_hat < 1.01).all() and (draws.ess > 400).all()
+    p = len(LIMITED[name])
+    _, mean, scale = standardized(name, z, w)
+    u = to_u(name, draws.coefficients.reshape(-1, p), mean, scale)
+    unit = np.linspace(-width, width, points)
+    axes = [m + s * unit for m, s in zip(u.mean(axis=0), u.std(axis=0), strict=True)]
+    grid = Grid(name, z, y, w, axes)
+    for j in range(p):
+        exact = grid.average(grid.u[:, j])
+        result = u[:, j].reshape(4, 1000)
+        check(result, exact)
+        check((result - exact) ** 2, grid.average((grid.u[:, j] - exact) ** 2))
+
+
+def test_normal_approximation_against_quadrature_where_it_is_good() -> None:
+    """Check 2,000 rows, whose posterior is nearly normal, and the mean of the mode exactly."""
+    z, y, w = make_log_odds(2000, seed=3)
+    draws = sample(Logistic(), "laplace", 20_000, z, y, w)
+    _, mean, scale = standardized("logistic", z, w)
+    u = to_u("logistic", draws.coefficients[0], mean, scale)
+    axes = [np.linspace(m - 6 * s, m + 6 * s, 49) for m, s in zip(u.mean(0), u.std(0), strict=True)]
+    grid = Grid("logistic", z, y, w, axes)
+    # The theoretical error is of the order 1 / n relative to the spread.
+    exact = grid.average(grid.u)
+    sd = np.sqrt(grid.average((grid.u - exact) ** 2))
+    assert (np.abs(u.mean(axis=0) - exact) < 0.05 * sd).all()
+    np.testing.assert_allclose(u.std(axis=0), sd, rtol=4.5 / np.sqrt(20_000) + 0.005)
 
 
 def test_summaries_of_draws_by_hand() -> None:

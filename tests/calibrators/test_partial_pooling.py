@@ -498,6 +498,20 @@ def test_rare_events_in_many_groups() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("n", "groups", "tau"), [(300, 8, 0.3), (2500, 25, 0.7)])
+def test_intervals_hold_the_truth(n: int, groups: int, tau: float) -> None:
+    inside = []
+    for seed in range(120):
+        z, y, group, shift = simulate(n, groups, tau, seed)
+        fitted = bc.PartialPooling(inputs="logits").fit(z, y, groups=group)
+        ends = [(effect.lower, effect.upper) for effect in fitted.group_effects()]
+        lower, upper = np.array(ends).T
+        inside.append(((lower <= shift) & (shift <= upper)).mean())
+    error = np.std(inside) / np.sqrt(len(inside))
+    assert 0.86 - 2 * error < np.mean(inside) < 0.93 + 2 * error
+
+
+@pytest.mark.slow
 def test_effects_are_those_of_nuts() -> None:
     """Compare with NUTS on the same NumPyro model, including the standard deviations."""
     import jax

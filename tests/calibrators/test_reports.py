@@ -19,6 +19,7 @@ from sklearn.svm import LinearSVC
 
 import bayescal as bc
 from bayescal.calibrators.base.report import make_report, report_of_moments
+from benchmarks.coverage_gain import study
 from tests.calibrators.cases import DEFAULTS, Case, each, make_data
 
 Array = np.ndarray
@@ -139,6 +140,17 @@ def test_a_gain_is_clear_from_1_645_errors_on(gain: float, words: str) -> None:
     assert report.gain == pytest.approx(gain) and report.gain_error == pytest.approx(0.01)
     assert (report.helps, report.hurts) == (gain > 0.02, gain < -0.02)
     assert str(report).endswith(words)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("k", "truth"), [(2, "bent"), (2, "calibrated"), (3, "slope")])
+def test_errors_are_those_of_this_fit(k: int, truth: str) -> None:
+    """Check that 90 % intervals cover at least 80 %."""
+    result = study(k, 100, truth, False, 150)
+    # The standard error is 0.03.
+    assert result["coverage_gain"] > 0.81 and result["coverage_loss"] > 0.78
+    assert 0.8 < result["error"] / result["deviation"] < 1.3
+    assert result["wrong"] < 0.05
 
 
 def test_of_many_rows_some_are_judged() -> None:

@@ -341,6 +341,65 @@ def test_posterior_of_directions() -> None:
     np.testing.assert_allclose(mean, best, atol=0.05)
 
 
+@pytest.mark.slow
+def test_intervals_cover_the_truth() -> None:
+    """Check over-coverage: kernel features have a weak prior, and the truth needs none."""
+    inside = []
+    for seed in range(6):
+        z, y = data_set(400, 3, seed)
+        model = bc.StackedScaling(inputs="logits", inference="laplace", random_state=0).fit(z, y)
+        at, _ = data_set(50, 3, seed + 100)
+        lower, upper = model.predict_interval(at)
+        truth = softmax(0.6 * at + 0.4 * np.roll(at, 1, axis=1) + [-0.5, 0, 0.5], axis=1)
+        inside.append(((lower < truth) & (truth < upper)).mean())
+    print(np.mean(inside), inside)
+    assert 0.9 < np.mean(inside) < 0.99
+
+
+def true_log_probabilities(kind: str, logs: Array) -> Array:
+    """Return the true logits for the log probabilities of a model."""
+    k = logs.shape[1]
+    if kind == "vector":
+        return logs * np.linspace(0.4, 1, k) + np.linspace(-0.5, 0.5, k)
+    if kind == "matrix":
+        mix = 0.6 * np.eye(k) + 0.4 * np.random.default_rng(7).normal(size=(k, k)) / np.sqrt(k)
+        return (logs - logs.mean(axis=1, keepdims=True)) @ mix
+    if kind == "wave":
+        return logs + np.sin(1.5 * logs) * np.eye(k)[0]
+    return logs / 2 if kind == "scale" else logs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("n", "k", "tied", "kind"),
+    [
+        (50, 3, False, "wave"),
+        (50, 10, True, "vector"),
+        (200, 3, True, "scale"),
+        (1000, 3, True, "matrix"),
+        (1000, 10, True, "calibrated"),
+    ],
+)
+def test_intervals_without_asking_cover_the_truth(n: int, k: int, tied: bool, kind: str) -> None:
+    """Check a few of the cases that benchmarks/coverage_bands.py simulates."""
+    inside = []
+    for seed in range(20):
+        rng = np.random.default_rng([seed, n, k])
+        rows = n + 200
+        logs = rng.normal(0, 1.6, (rows, k))
+        logs[np.arange(rows), rng.integers(0, k, rows)] += 2
+        if tied:
+            logs = logs[rng.integers(0, 12, rows)]
+        logs = log_softmax(logs, axis=1)
+        truth = softmax(true_log_probabilities(kind, logs), axis=1)
+        y = (rng.random((rows, 1)) > np.cumsum(truth, axis=1)[:, :-1]).sum(axis=1)
+        model = bc.StackedScaling(classes=range(k)).fit(np.exp(logs[:n]), y[:n])
+        lower, upper = model.predict_interval(np.exp(logs[n:]))
+        inside.append(((lower <= truth[n:]) & (truth[n:] <= upper)).mean())
+    print(np.mean(inside))
+    assert np.mean(inside) > 0.84
+
+
 def test_draws_for_intervals_have_the_covariance_of_the_objective(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -464,6 +523,20 @@ def test_held_out_losses_are_of_mixtures_without_the_fold(monkeypatch: pytest.Mo
         np.testing.assert_allclose(model.held_out_losses_[out], -np.log(label_probs), rtol=1e-5)
     model.set_params(mode="single").fit(z, y)
     assert not hasattr(model, "held_out_losses_") and model.member_names_ == ["probability"]
+
+
+@pytest.mark.parametrize("n", [60, pytest.param(300, marks=pytest.mark.slow)])
+def test_expected_loss_is_not_too_good(n: int) -> None:
+    """Check with random labels that the mean expected loss is not optimistic."""
+    gaps = []
+    for seed in range(40):
+        z = 2 * np.random.default_rng(seed).normal(size=(n, 4))
+        y = np.random.default_rng(seed + 1000).integers(4, size=n)
+        model = bc.StackedScaling(inputs="logits", classes=range(4)).fit(z, y)
+        at = 2 * np.random.default_rng(seed + 2000).normal(size=(2000, 4))
+        truth = -np.log(model.predict_proba(at)).mean()
+        gaps.append(model.held_out_losses_.mean() - truth)
+    assert np.mean(gaps) > -2 * np.std(gaps) / np.sqrt(len(gaps))
 
 
 def _quadratic(theta: np.ndarray) -> tuple[float, np.ndarray]:

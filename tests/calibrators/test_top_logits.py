@@ -223,6 +223,27 @@ def test_the_temperature_is_that_of_scipy() -> None:
         assert ours.objective_ <= result.fun + 1e-14
 
 
+def test_vector_with_all_logits_is_that_of_scipy_and_of_the_plain_fit() -> None:
+    z, y, w = make_logits(k=5)
+    top = truncate(z, 5)
+
+    def loss(theta: Array) -> tuple[float, Array]:
+        log_p = log_softmax(z * theta[:5] + theta[5:], axis=1)
+        residual = w[:, None] * (np.exp(log_p) - np.eye(5)[y])
+        slope = np.concatenate([(residual * z).sum(axis=0), residual.sum(axis=0)])
+        return -(w @ log_p[np.arange(len(y)), y]), slope
+
+    result = minimize(loss, np.repeat([0.5, 0.0], 5), jac=True, method="BFGS")
+    result = minimize(loss, result.x, jac=True, method="BFGS", options={"gtol": 1e-9})
+    ours = bc.Vector(inputs="top_logits", classes=5).fit(top, y, w)
+    np.testing.assert_allclose(ours.coef_[:5], result.x[:5], atol=1e-7)
+    best = result.x[5:] - result.x[5:].mean()
+    np.testing.assert_allclose(ours.intercept_[:5], best, atol=1e-7)
+    plain = bc.Vector(inputs="logits").fit(bc.Blocks([(z, y, w)]))
+    expected = np.take_along_axis(plain.predict_proba(z), top[0], axis=1)
+    np.testing.assert_allclose(ours.predict_proba(top).probs, expected, atol=1e-7)
+
+
 def test_vector_with_a_rest_is_that_of_scipy() -> None:
     z, y, w = make_logits(k=6)
     indices, logits, rest = top = truncate(z, 2)

@@ -106,6 +106,24 @@ def test_means_and_predictions_of_two_classes(m: int, alpha: tuple[float, float]
         np.testing.assert_allclose(second, expected, rtol=0.006)
 
 
+def test_small_concentrations_of_three_classes() -> None:
+    """Compare with a grid of softmax coordinates, where the density has long tails."""
+    logits, _ = draw_many(30, np.array([0.0, 0.2, 0.8]), 3)
+    probs, alpha = softmax(logits, axis=1), np.array([0.1, 0.1, 0.1])
+    shift = bc.PriorShift(
+        class_prior=dist.Dirichlet(alpha), calibration_shares=np.full(3, 1 / 3)
+    ).fit(probs)
+    steps = np.linspace(-100, 100, 801)
+    first, second = np.meshgrid(steps, steps)
+    logs = log_softmax(np.stack([first, second, 0 * first], axis=-1).reshape(-1, 3), axis=1)
+    density = logs @ alpha + np.log(np.exp(logs) @ probs.T).sum(axis=1)
+    mass = np.exp(density - density.max())
+    mass /= mass.sum()
+    mean = mass @ np.exp(logs)
+    spread = np.sqrt(mass @ np.exp(2 * logs) - mean**2)
+    np.testing.assert_array_less(np.abs(shift.shares_ - mean), 0.1 * spread)
+
+
 def test_three_classes_agree_with_a_grid() -> None:
     logits, _ = draw_many(60, np.array([0.1, 0.3, 0.6]), 0)
     probs, pi = softmax(logits, axis=1), np.array([0.3, 0.3, 0.4])

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from scipy.special import log_softmax, softmax
 
@@ -432,6 +433,37 @@ def test_long_integers_do_not_wrap_around() -> None:
         wrong = np.array([0, label, 1])
         assert jnp.isnan(cross_entropy(logits, wrong))
         assert jnp.isnan(instance_targets(logits, wrong, 0.1)[1]).all()
+
+
+def test_optax_agrees(x64: None) -> None:
+    batch = make_batch(rows=20)
+
+    def pairs(logits: jax.Array, labels: jax.Array, soft: jax.Array) -> Any:
+        smooth = optax.smooth_labels(jax.nn.one_hot(labels, CLASSES), 0.2)
+        two = jnp.stack([jnp.zeros(20), logits[:, 0]], axis=1)
+        alone: Any = {"reduction": "none"}
+        return {
+            "hard": (
+                cross_entropy(logits, labels, **alone),
+                optax.softmax_cross_entropy_with_integer_labels(logits, labels),
+            ),
+            "soft": (
+                cross_entropy(logits, soft, **alone),
+                optax.softmax_cross_entropy(logits, soft),
+            ),
+            "smoothed": (
+                smoothed_cross_entropy(logits, labels, 0.2, **alone),
+                optax.softmax_cross_entropy(logits, smooth),
+            ),
+            "focal": (
+                focal(two, labels % 2, 1.5, **alone),
+                optax.sigmoid_focal_loss(logits[:, 0], labels % 2, gamma=1.5),
+            ),
+        }
+
+    result = jax.jit(pairs)(batch.logits, batch.labels, batch.soft)
+    for ours, theirs in result.values():
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
 # --- constant teachers, and metrics of the package ----------------------------------------------

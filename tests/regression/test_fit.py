@@ -7,11 +7,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
 
 from bayescal._core.minimization.optimize import Status
 from bayescal.regression.binary.fit import Fit, fit_many, fit_single
@@ -71,6 +73,45 @@ def test_elastic_net_meets_the_conditions_of_optimality(d: int, l1: float, l2: f
     assert (np.abs(gradient[1:][zero]) <= l1 + 1e-5).all()
     np.testing.assert_allclose(gradient[1:][~zero], -l1 * np.sign(beta[1:][~zero]), atol=1e-5)
     assert zero.all() == (l1 == 1e3)
+
+
+def test_elastic_net_against_scikit_learn() -> None:
+    x, t, w = make_rows(200, 8)
+    for l1, l2 in ((1.0, 0.0), (3.0, 2.0)):
+        model = LogisticRegression(
+            C=1 / (l1 + l2),
+            l1_ratio=l1 / (l1 + l2),
+            solver="saga",
+            tol=1e-10,
+            max_iter=100_000,
+            random_state=0,
+        ).fit(x, t, sample_weight=w)
+        theirs = loss(np.r_[model.intercept_, model.coef_[0]], x, t, w, l1, l2)
+        beta, result = fit(x, t, w, l1, l2)
+        assert float(result.value[0]) == pytest.approx(theirs, rel=1e-8)
+        np.testing.assert_allclose(beta[1:], model.coef_[0], atol=1e-4)
+
+
+@pytest.mark.slow
+def test_any_prior_of_the_coefficients_against_scipy() -> None:
+    x, t, w = make_rows(30, 2, seed=3)
+    pairs = {
+        "cauchy": (dist.Cauchy(0.0, 2.5), stats.cauchy(0, 2.5)),
+        "student": (dist.StudentT(4.0, 1.0, 0.5), stats.t(4, 1, 0.5)),
+        "normal": (dist.Normal(-1.0, 0.3), stats.norm(-1, 0.3)),
+    }
+    wide = dist.Cauchy(0.0, 10.0), stats.cauchy(0, 10)
+    for prior, law in pairs.values():
+        beta, result = fit(x, t, w, prior=prior, intercept_prior=wide[0])
+
+        def total(b: Array, law: Any = law) -> float:
+            return loss(b, x, t, w) - wide[1].logpdf(b[0]) - law.logpdf(b[1:]).sum()
+
+        starts = [np.zeros(3), np.ones(3), -np.ones(3)]
+        best = min(optimize.minimize(total, s, options={"gtol": 1e-7}).fun for s in starts)
+        assert int(result.status[0]) == Status.CONVERGED
+        assert total(beta) <= best + 1e-6 * abs(best)
+        assert float(result.value[0]) == pytest.approx(total(beta), rel=1e-9)
 
 
 @pytest.mark.parametrize("weight", [1e4, 1e10, 1e13])

@@ -241,6 +241,22 @@ def test_compressed_sums_are_exact_piece_by_piece(name: str) -> None:
         assert at_nodes @ bent(nodes) == pytest.approx(exact, rel=1e-11)
 
 
+@pytest.mark.parametrize("name", sorted(SETS.keys() - {"constant"}))
+def test_compressed_sums_of_softplus(name: str) -> None:
+    points = SETS[name]
+    weights = np.random.default_rng(5).uniform(0.1, 2, len(points))
+    nodes, at_nodes = compress(points, weights)
+    center, scale = median_and_mad(points)
+    for slope in (-4.0, -0.3, 0.02, 1.0, 8.0):
+        for intercept in (-3.0, 0.0, 5.0):
+
+            def softplus(x: Array, a: float = slope, b: float = intercept) -> Array:
+                return np.logaddexp(0, a * ((x - center) / scale) + b)
+
+            exact = weights @ softplus(points)
+            assert at_nodes @ softplus(nodes) == pytest.approx(exact, rel=1e-9)
+
+
 def beta_columns(z: Array) -> Array:
     return np.stack([np.ones_like(z), -np.logaddexp(0, -z), np.logaddexp(0, z)])
 

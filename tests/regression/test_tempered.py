@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
+from scipy import optimize, special, stats
 
 from bayescal.regression.draws import MAX_TEMPERED, antithetic, tempered_draws
 
@@ -32,6 +32,34 @@ def test_tails_are_those_of_a_skewed_distribution() -> None:
     # Use the spread between runs rather than effective sizes.
     error = np.std(shares, axis=0, ddof=1) / np.sqrt(12)
     assert (np.abs(np.mean(shares, axis=0) - levels) < 4.5 * error).all()
+
+
+def test_heavy_tails_of_separable_labels() -> None:
+    """Compare with quadrature under Cauchy priors, where the slope is Cauchy in its tail."""
+    x, sign = np.array([-1.5, -0.7, -0.3, 0.1, 0.9, 1.5]), np.repeat([1.0, -1.0], 3)
+
+    def log_density(u: np.ndarray) -> np.ndarray:
+        lines = sign * (u[:, :1] + u[:, 1:] * x)
+        prior = np.log1p((u / [10.0, 2.5]) ** 2).sum(axis=1)
+        return -prior - np.logaddexp(0, lines).sum(axis=1)
+
+    best = optimize.minimize(lambda u: -log_density(u[None])[0], [0.0, 1.0])
+    factor = np.linalg.cholesky(best.hess_inv)
+    shares = [
+        special.expit(
+            tempered_draws(log_density, 2, best.x, factor, 2000, seed).coefficients[0] @ [1, -0.3]
+        ).mean()
+        for seed in range(12)
+    ]
+    # Nodes are even in the angle, where a Cauchy density is even.
+    angle = np.linspace(-np.pi / 2, np.pi / 2, 1202)[1:-1]
+    a, b = np.meshgrid(8 * np.tan(angle), 8 * np.tan(angle))
+    nodes = np.stack([a.ravel(), b.ravel()], axis=1)
+    mass = np.exp(log_density(nodes)) * (1 + (nodes / 8) ** 2).prod(axis=1)
+    expected = mass @ special.expit(nodes @ [1, -0.3]) / mass.sum()
+    error = np.std(shares, ddof=1) / np.sqrt(12)
+    assert error < 0.005
+    assert abs(np.mean(shares) - expected) < 4.5 * error
 
 
 def test_effective_sizes_are_those_of_means() -> None:

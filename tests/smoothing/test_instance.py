@@ -20,6 +20,29 @@ RULES = ["silverman", "scott", "cv", 0.4]
 SCALES = ["full", "diagonal", "pooled"]
 
 
+@pytest.mark.parametrize(
+    ("label", "eps", "positive", "negative", "expected"),
+    [
+        (1, 0.1, 0.7, 0.4, 0.936),
+        (1, 0.1, 0.9, 0.05, 0.905),
+        (0, 0.1, 0.7, 0.4, 0.036),
+        (0, 0.1, 0.05, 0.95, 0.095),
+        (1, 0.2, 0.3, 0.3, 0.9),
+        (0, 0.2, 0.0, 0.3, 0.2),
+        (0, 0.2, 0.3, 0.0, 0.0),
+        (1, 0.2, 0.3, 0.0, 0.8),
+        (1, 0.2, 0.0, 0.3, 1.0),
+    ],
+)
+def test_formula_by_hand(
+    label: int, eps: float, positive: float, negative: float, expected: float
+) -> None:
+    with np.errstate(divide="ignore"):
+        log_odds = np.log([positive]) - np.log([negative])
+    result = soften(np.array([label]), np.array([eps, eps]), log_odds)
+    assert result[0] == pytest.approx(expected, abs=5e-4)
+
+
 # --- by hand ------------------------------------------------------------------------------------
 
 

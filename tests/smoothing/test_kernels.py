@@ -78,6 +78,17 @@ def test_many_blocks_of_kernels_and_points(
     np.testing.assert_allclose(result, expected, rtol=0, atol=1e-6)
 
 
+def test_factors_are_those_of_scipy(x64: None) -> None:
+    for d in (1, 4):
+        x, weights = draw_features(50, d), weights_of(50)
+        reference = scipy.stats.gaussian_kde(x.T, weights=weights)
+        size = kernels.size_of_shares(jnp.asarray(weights))
+        assert float(size) == pytest.approx(reference.neff, rel=1e-14)
+        result = kernels.silverman_bandwidth(size, d), kernels.scott_bandwidth(size, d)
+        expected = reference.silverman_factor(), reference.scotts_factor()
+        np.testing.assert_allclose(result, expected, rtol=1e-14)
+
+
 # --- against loops and closed forms -------------------------------------------------------------
 
 
@@ -111,6 +122,13 @@ def test_log_density_is_finite_however_far(dtype: type, most: float, covariance:
     result = kernels.kernel_log_density(draw_features(30, 2), x_new, covariance=covariance)  # type: ignore[arg-type]
     assert np.isfinite(result).all()
     assert (result < -1e25).all()
+
+
+def test_density_integrates_to_one() -> None:
+    x = draw_features(40, 1)
+    grid = np.linspace(x.min() - 8, x.max() + 8, 4001)
+    density = np.exp(kernels.kernel_log_density(x, grid[:, None], weights_of(40)))
+    assert scipy.integrate.simpson(density, x=grid) == pytest.approx(1, abs=1e-9)
 
 
 # --- degenerate data ----------------------------------------------------------------------------

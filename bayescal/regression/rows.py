@@ -6,6 +6,7 @@ For rows in blocks, each step of Newton's method is a pass that accumulates sums
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ from bayescal._core.shapes import Bool, Float, Shaped
 from bayescal.data.rows import Designs, Rows, Source, Sums, add, greatest
 from bayescal.regression.binary.fit import fit_single
 from bayescal.regression.binary.host import (
+    corrected_step,
     descend,
     design_of,
     fit_on_host,
@@ -120,6 +122,7 @@ def fit_binary(
     part = design_of(problem, center=False)[0]
     weights = part.weights * (total / part.weights.sum())
     part = part._replace(columns=turn.T @ part.columns, weights=weights)
+    first_step = partial(corrected_step, part)
 
     def evaluate(gamma: Gamma) -> QuadraticModel[np.ndarray]:
         beta = turn @ gamma
@@ -142,7 +145,7 @@ def fit_binary(
         return designs.total(_largest_move, mean, inverse, beta, step, merge=greatest)["moved"]
 
     gamma = begin if span is None else np.linalg.lstsq(span, begin)[0]
-    minimum = descend(evaluate, penalized, gamma, part, total, bound, moved)
+    minimum = descend(evaluate, penalized, gamma, first_step, total, bound, moved)
     return minimum._replace(x=uncentered(turn @ minimum.x / unit, mean, np))
 
 

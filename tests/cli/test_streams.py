@@ -317,7 +317,7 @@ def test_a_type_error_after_a_pass_is_no_want_of_all_rows(passes: int) -> None:
 
     block = np.array([0.2, 0.7]), np.array([0, 1])
     source: Any = SimpleNamespace(
-        _source=SimpleNamespace(large=True),
+        source=SimpleNamespace(large=True),
         _rows=lambda calibrator: iter([block]),
         _at_once=lambda read: next(iter(read())),
         _watch=lambda *parts: None,

@@ -86,7 +86,7 @@ def test_elastic_net_against_scikit_learn() -> None:
             max_iter=100_000,
             random_state=0,
         ).fit(x, t, sample_weight=w)
-        theirs = loss(np.r_[model.intercept_, model.coef_[0]], x, t, w, l1, l2)
+        theirs = loss(np.r_[model.intercept_, model.coef_[0]], x, t, w, l1=l1, l2=l2)
         beta, result = fit(x, t, w, l1, l2)
         assert float(result.value[0]) == pytest.approx(theirs, rel=1e-8)
         np.testing.assert_allclose(beta[1:], model.coef_[0], atol=1e-4)

@@ -80,8 +80,9 @@ class BinnedCalibrator(OrderCalibrator):
         """
         from scipy.special import betaincinv
 
-        level, state = check_level(level), self.state_
-        index = np.asarray(self._find_bins(state, self._values(scores)))
+        level, given = check_level(level), self._values(scores)
+        state = self.state_
+        index = np.asarray(self._find_bins(state, given))
         if "unit" not in state:
             raise ValueError("the file of this calibrator has no intervals; fit it again")
         values, weight = state["values"], state["bin_weights"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -29,6 +30,8 @@ from bayescal.regression.binary.objective import (
 Vector: TypeAlias = 'Float[np.ndarray, " parameters"]'
 Matrix: TypeAlias = 'Float[np.ndarray, "parameters parameters"]'
 Span: TypeAlias = 'Float[np.ndarray, "parameters combinations"]'
+#: Computes the first step and its decrement.
+FirstStep: TypeAlias = Callable[..., tuple[np.ndarray, np.ndarray]]
 
 #: Number of columns above which Hessians cost more than they save.
 MANY = 400
@@ -48,7 +51,7 @@ def fit_on_host(problem: Regression[np.ndarray]) -> Minimum[np.ndarray]:
     if problem.x.shape[1] > MANY:
         minimum = _lbfgs(problem, design, unit)
         return minimum._replace(x=uncentered(minimum.x, mean, np))
-    span, begin, part = span_of(problem, design), start(problem, np), None
+    span, begin, first_step = span_of(problem, design), start(problem, np), None
     stride = len(problem.x) >> _ROWS_OF_PART
     if stride > 4:
         rows = slice(None, None, stride)
@@ -58,8 +61,9 @@ def fit_on_host(problem: Regression[np.ndarray]) -> Minimum[np.ndarray]:
         minimum = fit_on_host(Regression(problem.x[rows], targets, weights, *problem[3:]))
         if minimum.status == Status.CONVERGED:
             begin = uncentered(minimum.x, -mean, np)
-        part = BinaryDesign(np.ascontiguousarray(design.columns[:, rows]), targets, weights)
-    minimum = fit_design(problem, design, unit, begin * unit, span, part)
+        columns = np.ascontiguousarray(design.columns[:, rows])
+        first_step = partial(corrected_step, BinaryDesign(columns, targets, weights))
+    minimum = fit_design(problem, design, unit, begin * unit, span, first_step)
     return minimum._replace(x=uncentered(minimum.x / unit, mean, np))
 
 
@@ -103,12 +107,13 @@ def fit_design(
     unit: Vector,
     begin: Vector,
     span: Span | None,
-    part: BinaryDesign[np.ndarray] | None = None,
+    first_step: FirstStep | None = None,
 ) -> Minimum[np.ndarray]:
     """Fit from ``begin``; both ``begin`` and the result are in the columns' units.
 
     Only the penalties, priors and ``free`` of ``problem`` are used. With a ``span``, linearly
-    dependent columns share their effect. A ``part`` of the rows saves an evaluation.
+    dependent columns share their effect. ``first_step`` is :func:`corrected_step` with a part of
+    the rows, which saves an evaluation.
     """
     if span is not None:
         reduced = design._replace(columns=span.T @ design.columns)
@@ -143,14 +148,14 @@ def fit_design(
 
     scale = float(design.weights.sum())
     bound = 0.25 * np.einsum("ij,ij,j->i", columns, columns, design.weights)
-    return descend(evaluate, penalized, begin, part, scale, bound, moved, strength)
+    return descend(evaluate, penalized, begin, first_step, scale, bound, moved, strength)
 
 
 def descend(
     evaluate: Callable[[np.ndarray], QuadraticModel[np.ndarray]],
     penalized: Callable[[QuadraticModel[np.ndarray], np.ndarray], QuadraticModel[np.ndarray]],
     begin: Vector,
-    part: BinaryDesign[np.ndarray] | None,
+    first_step: FirstStep | None,
     scale: float,
     bound: Vector,
     movement: Callable[[np.ndarray, np.ndarray], np.ndarray],
@@ -158,8 +163,8 @@ def descend(
 ) -> Minimum[np.ndarray]:
     """Minimize the ``penalized`` loss that ``evaluate`` computes over all rows.
 
-    The first step is :func:`corrected_step` with a ``part`` of the rows, if there is one. With an
-    absolute penalty of this ``strength``, all steps are those of :func:`lasso_step_on_host`.
+    ``first_step`` is :func:`corrected_step` with a part of the rows, or None. With an absolute
+    penalty of this ``strength``, all steps are those of :func:`lasso_step_on_host`.
     """
     losses: list[QuadraticModel[np.ndarray]] = []
     step = newton_step_on_host if strength is None else lasso_step_on_host(strength)
@@ -171,9 +176,9 @@ def descend(
     def direction(
         hessian: Matrix, gradient: Vector, beta: Vector
     ) -> tuple[Vector, Float[np.ndarray, ""]]:
-        if part is None or strength is not None or len(losses) > 1:
+        if first_step is None or strength is not None or len(losses) > 1:
             return step(hessian, gradient, beta)
-        return corrected_step(part, hessian, gradient, beta, losses[0], penalized, scale, bound)
+        return first_step(hessian, gradient, beta, losses[0], penalized, scale, bound)
 
     return newton_on_host(
         objective,

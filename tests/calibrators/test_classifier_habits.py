@@ -12,6 +12,7 @@ import scipy.sparse
 import sklearn
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier, VotingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression as Plain
@@ -480,6 +481,12 @@ def test_classifiers_of_several_labels(
         bc.save(fitted, tmp_path / "model")
     again = bc.load(tmp_path / "model", estimators=fitted.estimators_)
     np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+
+
+@pytest.mark.parametrize(("k", "reason"), [(2, "two classes"), (3, "3 classes")])
+def test_reports_name_the_number_of_classes(k: int, reason: str) -> None:
+    X, y = make_classification(n_samples=90, n_informative=4, n_classes=k, random_state=0)
+    assert bc.CalibratedClassifier(GaussianNB(), "beta", cv=3).fit(X, y).report_.reason == reason
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -210,6 +210,29 @@ def test_nearest_probabilities_against_scipy(least: float) -> None:
     np.testing.assert_allclose(result.sum(axis=1), 1, atol=1e-14)
     assert result.min() >= least
     np.testing.assert_allclose(nearest_probabilities(rows, 0.25), 0.25, atol=1e-15)
+
+
+@pytest.mark.parametrize("partition", ["soft", "hard"])
+def test_weights_are_repetition_and_order_does_not_matter(
+    partition: Literal["soft", "hard"],
+) -> None:
+    p, y, _ = example(150, 3, digits=9)
+    count = np.random.default_rng(0).integers(1, 4, 150)
+    chosen = Decision(3, 4, partition=partition)
+    state = chosen._fit(Rows(p, y, count.astype(float)), seed=2)
+    order = np.random.default_rng(1).permutation(150)
+    others = (
+        chosen._fit(Rows(p.repeat(count, 0), y.repeat(count), np.ones(count.sum())), seed=2),
+        chosen._fit(Rows(p[order], y[order], count[order].astype(float)), seed=2),
+        chosen._fit(Rows(p, y, 7.0 * count), seed=2),
+    )
+    for other in others:
+        for name, value in state.items():
+            np.testing.assert_allclose(other[name], value, atol=1e-6)
+    again = chosen._fit(Rows(p, y, count.astype(float)), seed=2)
+    np.testing.assert_array_equal(again["directions"], state["directions"])
+    different = chosen._fit(Rows(p, y, count.astype(float)), seed=3)
+    assert abs(different["directions"] - state["directions"]).max() > 1e-3
 
 
 def test_tolerance_stops() -> None:

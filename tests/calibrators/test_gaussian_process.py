@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import gammaln, log_softmax, logsumexp, softmax
+from sklearn.exceptions import ConvergenceWarning
 
 import bayescal as bc
 from bayescal.calibrators.multiclass.gaussian_process import likelihood as _latent
@@ -310,6 +311,23 @@ def test_logits_of_any_size(scale: float) -> None:
         # The scale of huge logits does not matter.
         same = bc.GaussianProcess(inputs="logits").fit(z * scale * 2.0**40, y)
         np.testing.assert_allclose(same.predict_proba(z * scale * 2.0**40), probs, atol=1e-6)
+
+
+@pytest.mark.filterwarnings(f"ignore::{ConvergenceWarning.__module__}.ConvergenceWarning")
+def test_two_rows_ties_and_one_class() -> None:
+    for z, y in (
+        ([[1.0, 0, 0], [0, 1, 0]], [0, 1]),
+        ([[1.0, 0, 0]] * 30, [0, 1, 2] * 10),
+        ([[300.0, 0, -300]] * 4, [0, 0, 0, 2]),
+        ([[0.0, 0, 0]], [2]),
+    ):
+        model = bc.GaussianProcess(inputs="logits", classes=3).fit(z, y)
+        probs = model.predict_proba(z)
+        lower, upper = model.predict_interval(z)
+        assert model.status_ == "converged" and probs.min() > 0
+        assert ((lower <= probs + 1e-12) & (probs <= upper + 1e-12)).all()
+    # Classes with equal logits have equal probabilities, so the curve is constant.
+    np.testing.assert_allclose(probs, 1 / 3, atol=1e-12)
 
 
 @pytest.mark.parametrize("inference", ["map", "laplace"])

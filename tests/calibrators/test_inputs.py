@@ -113,6 +113,15 @@ def test_nothing_else_moves_and_order_is_kept() -> None:
     assert single.dtype == np.float64 and (np.diff(single) >= 0).all()
 
 
+def test_the_callers_array_stays_as_it_is() -> None:
+    for inputs in ("probs", "logits", "scores"):
+        scores = np.array([0.0, 0.25, 1.0])
+        scores.flags.writeable = False
+        for domain in ("real", "order"):
+            result = convert(scores, inputs, domain)
+            assert not np.shares_memory(result, scores)
+
+
 @pytest.mark.parametrize(
     ("one", "least"),
     [

@@ -6,8 +6,10 @@ from numpyro.diagnostics import effective_sample_size
 from scipy.special import log_softmax, softmax
 
 from bayescal.calibrators import EnsembleTemperature
+from bayescal.calibrators.base.parametric import Inference
 from bayescal.data.rows import Rows
 from bayescal.regression import draws as tempered
+from tests.calibrators.brute import mean_and_ends
 
 Array = np.ndarray
 
@@ -110,3 +112,25 @@ def test_laplace_is_normal_at_the_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     away = covariance @ np.array(slope) / (2 * step)
     assert np.abs(away / np.sqrt(np.diag(covariance))).max() < 1e-3
     np.testing.assert_allclose(np.cov(u.T), covariance, atol=0.05 * np.abs(covariance).max())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("inference", ["laplace", "nuts"])
+def test_hard_data(inference: Inference) -> None:
+    """Check that perfect, hopeless, constant and single rows have a proper posterior."""
+    calibration = EnsembleTemperature(inference=inference, num_samples=40)
+    eye = 50.0 * np.eye(3)
+    for z, y in (
+        (eye, np.arange(3)),
+        (eye, np.array([1, 2, 0])),
+        (np.zeros((3, 3)), np.arange(3)),
+        (eye[:1], np.array([0])),
+    ):
+        w = np.ones(len(y))
+        state = calibration._fit(Rows(z, y, w), 0)
+        theta = calibration._sample(state, Rows(z, y, w), 0).coefficients
+        assert np.isfinite(theta).all() and (theta > 0).all()
+        drawn = {**state, "theta_draws": theta}
+        mean, lower, upper = mean_and_ends(calibration, drawn, z, 0.9)
+        np.testing.assert_allclose(mean.sum(axis=1), 1, rtol=1e-9)
+        assert (lower <= upper).all()

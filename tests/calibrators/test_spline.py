@@ -293,6 +293,16 @@ def test_epsilon_is_a_tenth_of_the_power_below_the_least_distance_to_one(
     assert float(state["epsilon"]) == pytest.approx(epsilon, rel=1e-12)
 
 
+@pytest.mark.parametrize("largest", [1 - 1e-12, 1 - 1e-15, 1 - 2**-53])
+def test_scores_next_to_one_stay_finite(largest: float) -> None:
+    p, y = np.array([0.1, 0.4, 0.7, largest, 1.0]), np.array([0, 1, 0, 1, 1])
+    calibration = Spline("compact_logit", strength=1.0)
+    probs = calibration.apply(
+        calibration._fit(Rows(p, y, np.ones(5)), 0), np.append(p, [0.0, 0.5])
+    )[:, 1]
+    assert np.isfinite(probs).all()
+
+
 def test_knots_are_quantiles_of_the_distinct_scores() -> None:
     p = np.concatenate([np.full(500, 0.4), np.arange(1, 100) / 100])
     y = (np.arange(599) % 3 == 0).astype(int)
@@ -695,6 +705,30 @@ def test_draws_are_averaged_over_the_strength() -> None:
     assert abs(means[0] - means[1]) > 0.1  # the strengths disagree
     given = Spline(None, inference="laplace", strength=0.5, num_samples=4000, random_state=0)
     assert given.fit(x, y).predict_proba([0.8])[0, 1] == pytest.approx(means[0], abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("center", "spread", "slope"), [(-5.0, 1.5, 1.0), (5.0, 1.5, 1.0), (0.0, 4.0, 0.5)]
+)
+def test_probabilities_near_zero_and_one_are_calibrated(
+    center: float, spread: float, slope: float
+) -> None:
+    """Check rare events and sharp scores, whose true log odds are a line in those of the score."""
+    at = center + spread * stats.norm.ppf((np.arange(21) + 0.5) / 21)
+    truth = expit(slope * at)
+    excess, covered = [], []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        z = rng.normal(center, spread, 2000)
+        y = (rng.random(2000) < expit(slope * z)).astype(int)
+        calibration = Spline(inference="laplace", random_state=0).fit(expit(z), y)
+        result = calibration.predict_proba(expit(at))[:, 1]
+        excess.append(stats.entropy([truth, 1 - truth], [result, 1 - result]).mean())
+        lower, upper = calibration.predict_interval(expit(at), 0.9)
+        covered.append(((lower <= truth) & (truth <= upper)).mean())
+    # A line would cost 1 / n. Splines of the probability cost 4.5 / n or more, and cover 0.6.
+    assert np.mean(excess) < 3 / 2000
+    assert np.mean(covered) > 0.8
 
 
 @pytest.mark.slow

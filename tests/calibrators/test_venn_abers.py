@@ -75,6 +75,17 @@ def test_small_data_equal_brute_force(data: list[tuple[int, int, int]]) -> None:
     )
 
 
+def test_a_thousand_rows_equal_brute_force_at_some_scores() -> None:
+    rng = np.random.default_rng(3)
+    scores = rng.normal(size=1000)
+    y = (rng.uniform(size=1000) < 1 / (1 + np.exp(-scores))).astype(float)
+    at = np.concatenate([rng.choice(scores, 30), rng.normal(size=30)])
+    low, high = VennAbers()._ends(VennAbers()._fit(Rows(scores, y, np.ones(1000)), 0), at)
+    expected_low, expected_high = brute_force(scores, y, np.ones(1000), at)
+    np.testing.assert_allclose(low, expected_low, atol=1e-14)
+    np.testing.assert_allclose(high, expected_high, atol=1e-14)
+
+
 def test_state_holds_a_score_only_where_a_value_changes() -> None:
     rng = np.random.default_rng(5)
     scores = rng.uniform(size=5000)

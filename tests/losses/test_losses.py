@@ -247,6 +247,14 @@ def test_value_and_gradients_are_those_of_the_formula(x64: None, name: str) -> N
     np.testing.assert_allclose(eager, value, rtol=1e-13)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_in_float32(name: str) -> None:
+    batch, case = make_batch(), CASES[name]
+    value, gradient, _ = evaluate(name, batch, dtype=jnp.float32)
+    np.testing.assert_allclose(value, case.reference(batch, case.value).mean(), rtol=1e-5)
+    assert value.dtype == gradient.dtype == np.float32
+
+
 @pytest.mark.parametrize("name", OF_ROWS)
 def test_reductions_and_leading_axes(x64: None, name: str) -> None:
     batch, case = make_batch(), CASES[name]

@@ -146,6 +146,46 @@ def test_equal_columns_under_cauchy_priors_reach_a_mode() -> None:
     np.testing.assert_allclose(other.x, -fit.x, rtol=1e-5)
 
 
+@pytest.mark.slow
+def test_a_cauchy_prior_tames_separable_data() -> None:
+    x = np.array([[-2.0], [-1.0], [1.0], [2.0]])
+    t = np.array([0.0, 0.0, 1.0, 1.0])
+    priors = {"prior": dist.Cauchy(0.0, 2.5), "intercept_prior": dist.Cauchy(0.0, 10.0)}
+    beta, result = fit(x, t, **priors)
+
+    def total(b: Array) -> float:
+        law = stats.cauchy(0, 10).logpdf(b[0]) + stats.cauchy(0, 2.5).logpdf(b[1])
+        return loss(b, x, t, np.ones(4)) - law
+
+    grid = np.linspace(0, 12, 2001)
+    best = min(total(np.array([0.0, g])) for g in grid)
+    assert int(result.status[0]) == Status.CONVERGED
+    assert total(beta) <= best + 1e-9
+    assert 0 < beta[1] < 12
+
+
+@pytest.mark.parametrize(
+    ("x", "t"),
+    [
+        ([[-1.0], [1.0]], [0, 1]),
+        ([[-2.0], [-1.0], [0.5], [3.0]], [0, 0, 1, 1]),
+        # Only ties at the border: the slope diverges, although the loss stays positive.
+        ([[-2.0], [0.0], [0.0], [3.0]], [0, 0, 1, 1]),
+        ([[1e6], [2e6], [3e6]], [0, 1, 1]),
+        # One class: the intercept diverges with or without a penalty on slopes.
+        ([[0.3], [0.5]], [1, 1]),
+    ],
+    ids=["two points", "gap", "ties at the border", "large scores", "one class"],
+)
+def test_no_finite_optimum_is_said_and_the_fit_stays_finite(x: Any, t: Any) -> None:
+    beta, result = fit(np.array(x), np.array(t, float))
+    assert int(result.status[0]) == Status.UNBOUNDED
+    assert np.isfinite(beta).all()
+    line = beta[0] + np.array(x) @ beta[1:]
+    wrong = np.where(np.array(t) == 1, line < -1e-3, line > 1e-3)
+    assert not wrong.any()
+
+
 @pytest.mark.parametrize("intercept_prior", [None, CoefficientPrior(0.0, 10.0, 1.0)])
 def test_rows_of_weight_zero_may_hold_any_number(intercept_prior: Any) -> None:
     x, t, _ = make_rows(40, 2)

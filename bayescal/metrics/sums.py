@@ -218,10 +218,11 @@ def compute(metric: Metric, data: Predictions | PredictionBlocks, xp: ModuleType
 
     Of predictions on an accelerator, only sums are copied to the host.
     """
-    if not isinstance(metric, SumMetric | DirectMetric):
+    direct = isinstance(metric, DirectMetric)
+    if not (direct or isinstance(metric, SumMetric)):
         raise TypeError(f"no such kind of metric: {type(metric).__name__}")
     if isinstance(data, PredictionBlocks):
-        if isinstance(metric, DirectMetric):
+        if direct:
             value = metric.compute_in_blocks(data)
         else:
             sums = data.total(partial(_named_sums, metric))["sums"]
@@ -230,7 +231,7 @@ def compute(metric: Metric, data: Predictions | PredictionBlocks, xp: ModuleType
         return value
     on_device = xp is np and isinstance(data.probs, jax.Array)
     with float64() if on_device else nullcontext():
-        if isinstance(metric, DirectMetric):
+        if direct:
             result = metric.compute(data, jnp if on_device else xp)
         else:
             sums = collect_on_device(metric, data) if on_device else collect(metric, data, xp)

@@ -99,6 +99,8 @@ def test_partition_of_two_classes_against_all_thresholds(n: int) -> None:
     result = worst_partition(p, errors, 2, np.random.default_rng(0))
     assert result.violation >= 0.95 * hard.max()
     assert result.violation <= hard.max() + 1e-9
+    memberships = membership(result.directions, result.offsets, p, hard=False)
+    assert violation_of(memberships.T @ errors) == pytest.approx(result.violation, rel=1e-9)
 
 
 @pytest.mark.parametrize("k", [3, 5])

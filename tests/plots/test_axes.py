@@ -38,8 +38,7 @@ def test_axes_that_are_given_get_labels_where_they_have_none(name: str) -> None:
     own.set_xlabel("own")
     for ax in (own, own, plain):
         assert draw(*data, ax=ax) is ax
-    if name != "reliability":  # It replaces labels.
-        assert (own.get_xlabel(), own.get_ylabel()) == ("own", y_label)
+    assert (own.get_xlabel(), own.get_ylabel()) == ("own", y_label)
     assert [line.get_gid() for line in own.lines].count("bayescal-zero") == (name == "cumulative")
     assert (plain.get_xlabel(), plain.get_ylabel()) == (x_label, y_label)
     assert not empty.lines

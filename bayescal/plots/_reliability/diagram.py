@@ -19,6 +19,7 @@ from bayescal.plots.style import (
     faded,
     fill_legend,
     gray,
+    label_axes,
     legend_entries,
     new_axes,
     next_style,
@@ -276,8 +277,7 @@ def _frame(ax: Axes, kind: str, method: str) -> None:
     ax.set_xticks(ticks)
     ax.set_yticks(ticks)
     x_label, y_label = _LABELS[kind]
-    ax.set_xlabel(f"Mean {x_label}" if method == "binned" else x_label.capitalize())
-    ax.set_ylabel(y_label)
+    label_axes(ax, f"Mean {x_label}" if method == "binned" else x_label.capitalize(), y_label)
     tidy(ax)
 
 

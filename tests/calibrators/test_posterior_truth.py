@@ -43,30 +43,6 @@ def hessian(function: Callable[[Array], float], at: Array, h: float = 1e-3) -> A
     return result
 
 
-@pytest.mark.parametrize(("n", "k", "sharpness"), [(4, 3, 20.0), (6, 3, 1e-3), (300, 4, 1.0)])
-def test_temperature_by_laplace(n: int, k: int, sharpness: float) -> None:
-    """Compare with quadrature, for the prior N(0, 1.5^2) on the log inverse temperature."""
-    z, y = data_set(n, k, sharpness, seed=n)
-
-    def negative(u: Array) -> float:
-        return loss(np.exp(u[0]) * z, y) + 0.5 * (u[0] / 1.5) ** 2
-
-    grid = np.linspace(-9, 9, 6001)
-    mass = np.array([-negative(u[None]) for u in grid])
-    mass = np.exp(mass - mass.max())
-    mass /= mass.sum()
-    mean = mass @ grid
-    scale = np.sqrt(mass @ (grid - mean) ** 2)
-    model = bc.Temperature(inputs="logits", inference="laplace", num_samples=DRAWS, random_state=0)
-    drawn = -np.log(model.fit(z, y).posterior_.draws["temperature"]).ravel()
-    assert drawn.size == DRAWS
-    assert np.mean(drawn) == pytest.approx(mean, abs=5 * scale / np.sqrt(DRAWS))
-    assert np.std(drawn) == pytest.approx(scale, rel=5 / np.sqrt(DRAWS))
-    for level in (0.001, 0.05, 0.95, 0.999):
-        share = mass[grid <= np.quantile(drawn, level)].sum()
-        assert abs(share - level) < 5 * np.sqrt(level * (1 - level) / DRAWS)
-
-
 def test_temperature_of_many_rows_against_quadrature() -> None:
     """Check that with many rows Laplace's mean and deviation are near the exact posterior's."""
     z, y = data_set(2000, 3, 0.6, seed=1)

@@ -568,7 +568,7 @@ MISTAKES: list[tuple[Any, type[Exception], str]] = [
         for judge in JUDGES
     ),
     *(
-        (lambda judge=judge: judge([P, P**2], Y), ValueError, "several models a mapping from nam")
+        (lambda judge=judge: judge([P, P**2], Y), ValueError, "several models a mapping")
         for judge in JUDGES
     ),
     (

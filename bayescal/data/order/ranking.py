@@ -67,7 +67,9 @@ class Groups(NamedTuple):
 
 
 def distinct_scores(rows: Source, name: str) -> Groups:
-    """Find all distinct scores, in one pass over blocks; raise if ``name`` has to hold too many.
+    """Find all distinct scores, in one pass over blocks.
+
+    If rows in blocks have too many, an error says so and names the calibrator ``name``.
 
     Examples
     --------

@@ -71,8 +71,12 @@ def skce_test(
     method : {"simulated", "asymptotic", "bound"}
         See above. The asymptotic distributions fail for rare events, because the data without an
         event do not show their variance.
-    kernel, distance, bandwidth
-        As for :func:`skce`.
+    kernel : {"exponential", "gaussian"}
+        Kernel of the distances between predictions; :func:`skce` has the formulas.
+    distance : {"total_variation", "euclidean"}
+        Half the sum of absolute differences, or the root of the sum of their squares.
+    bandwidth : float or "median", default "median"
+        Positive width of the kernel; "median" is the median distance of all pairs of rows.
     resamples : int
         Number of sets of labels, or of sums drawn for "asymptotic" and "unbiased".
     seed : int

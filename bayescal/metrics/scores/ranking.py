@@ -90,8 +90,14 @@ def average_precision(
 
     Parameters
     ----------
-    probs, y, weights, classes, inputs
-        As for :func:`roc_auc`.
+    probs : array of shape (n,) or (n, 2)
+        P(y = 1), or rows of two probabilities.
+    y : array of shape (n,)
+        Labels: 0 and 1, or any others (``classes``). Both classes must occur.
+    weights : array of shape (n,), optional
+        Non-negative row weights; only their ratios matter.
+    classes, inputs : optional
+        Labels of the columns, and kind of ``probs``, as in :func:`log_loss`.
 
     Returns
     -------

@@ -231,7 +231,7 @@ def consistency_test(
     evaluations. With ``groups``, residuals of whole clusters are also multiplied by random signs,
     and the p-value is the larger of the two: labels drawn row by row ignore clusters, and the signs
     of few clusters, or of rare events, are not informative enough alone. More than 1,024 clusters
-    are merged into groups with common signs. In simulations as for :func:`spiegelhalter_test`, 2 to
+    are merged into groups with common signs. In simulations with 5 to 50 rows in a cluster, 2 to
     5 % of true null hypotheses have a p-value of 0.05 or less if clusters are of one size, and up
     to 12 % with ten clusters, or 30 of 1 to 50 rows. For rare events it is up to 21 % with 30
     clusters, and 60 % with ten. "skce" and "debiased_ece" assume independent rows, and raise an

@@ -96,11 +96,11 @@ def measure_models(
 ) -> Iterator[ModelMeasurements]:
     """Measure metrics of models of the same rows, which may come in blocks, one after another.
 
-    Models have names, with which errors begin, or None.
+    Each model comes with the name with which its errors begin, or with None.
     """
     read: list[PredictionBlocks] = []
     first = None
-    # Others than usual are how a log loss that is not clipped reads log odds, and many labels.
+    # Multi-label metrics, and the log loss of log odds that are not clipped, read differently.
     readings = {title: reading_for(choice, reading) for title, choice in chosen.items()}
     for name, probs in models:
         with naming(name):

@@ -163,8 +163,12 @@ for name in (names + " NearIsotonic Quadratic ScalingBinning Spline Temperature 
     calibrator.predict(p)
     repr(calibrator), calibrator.report_
     print(name, "jax" in sys.modules)
-bc.Temperature().fit(three, np.arange(400) % 3).predict_proba(three)
-print("three classes", "jax" in sys.modules)
+for calibrator in (bc.Temperature(), bc.Auto(), bc.StackedScaling(), bc.Auto(mode="single")):
+    calibrator.fit(three, np.arange(400) % 3).predict_proba(three)
+    repr(calibrator), calibrator.report_
+    print(repr(calibrator), "for three classes", "jax" in sys.modules)
+bc.Auto().fit(three, three > 0.3).predict_proba(three)
+print("three labels", "jax" in sys.modules)
 for name in "accuracy brier_score corp debiased_ece ecce ece kde_ece log_loss smooth_ece".split():
     getattr(bc.metrics, name)(p, y)
     print(name, "jax" in sys.modules)
@@ -176,7 +180,7 @@ for name in "accuracy brier_score debiased_ece ece log_loss".split():
 
 def test_numpy_arrays_are_calibrated_and_measured_without_importing_jax() -> None:
     lines = run_fresh(FITS_WITHOUT_JAX).splitlines()
-    assert len(lines) == 30
+    assert len(lines) == 34
     assert [line for line in lines if not line.endswith(" False")] == []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar, Literal, Self
 
 import numpy as np
@@ -294,12 +294,19 @@ class Auto(ClassifierMixin, Combination):
         weights, y = weights[used], np.asarray(y)[used]
         codes = y if several else read_labels(y, len(y), self.classes_, len(self.classes_))[1]
 
+        def function_of(part: AnyModel) -> Callable[[AnyArray], AnyArray]:
+            # Column names are not checked: the rows are in the order of the fit.
+            if not on_host(rows):
+                return part.as_function()
+            calibrator, state = part._as_parts()
+            return np.errstate(over="ignore", under="ignore")(partial(calibrator._map, state))
+
         def fit(training: np.ndarray, mass: np.ndarray) -> Callable[[AnyArray], AnyArray]:
             part: AnyModel = clone(chosen)
             if not several:
                 part.set_params(classes=tuple(label_list(self.classes_)))
             part.fit(rows[training], y[training], mass)
-            return part.predict_proba if on_host(rows) else part.as_function()
+            return function_of(part)
 
         held_out = getattr(fitted, "held_out_losses_", None)
         if held_out is None:
@@ -308,10 +315,8 @@ class Auto(ClassifierMixin, Combination):
         n, whole = len(rows), bool((weights == np.floor(weights)).all())
         size = n, float(weights.sum()), float(weights @ weights), whole
         kept = KeptRows(rows, codes, weights, np.arange(n), *size)
-        # The function does not check column names; the rows are in the order of the fit.
-        predict = fitted.as_function()
         uncalibrated = uncalibrated_losses(rows, codes, self.inputs)
-        return report_of_rows(kept, fitted, held_out, uncalibrated, predict)
+        return report_of_rows(kept, fitted, held_out, uncalibrated, function_of(fitted))
 
     def _folds(self, rows: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> FoldedRows:
         """Deal the rows to folds by their content, independently of their order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from typing import Any, ClassVar
 
@@ -16,7 +17,7 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier, VotingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression as Plain
-from sklearn.model_selection import GroupKFold, KFold
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedGroupKFold
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.naive_bayes import GaussianNB
@@ -228,17 +229,71 @@ def test_precomputed_kernels_and_no_cv(table: Any) -> None:
     np.testing.assert_allclose(precomputed.predict_proba(K), linear.predict_proba(X), atol=2e-3)
 
 
-def test_groups_reach_the_splitter(table: Any) -> None:
-    import sklearn
-
+@pytest.mark.parametrize("ensemble", [False, True])
+def test_groups_are_not_split(table: Any, ensemble: bool) -> None:
     X, y = table
-    groups = np.arange(240) % 6
+    groups = np.repeat(np.arange(60), 4)
+    names = np.array([f"patient {group}" for group in groups])
+    cases: dict[Any, Any] = {4: StratifiedGroupKFold(4), GroupKFold(3): GroupKFold(3)}
+    for cv, splitter in cases.items():
+        options = {"calibrator": "beta", "ensemble": ensemble}
+        result = bc.CalibratedClassifier(GaussianNB(), cv=cv, **options).fit(X, y, groups=names)
+        by_hand = [*splitter.split(X, y, groups)]
+        expected = bc.CalibratedClassifier(GaussianNB(), cv=by_hand, **options).fit(X, y)
+        np.testing.assert_array_equal(result.predict_proba(X), expected.predict_proba(X))
+
+
+def test_groups_of_several_labels_are_not_split() -> None:
+    X = np.random.default_rng(0).normal(size=(120, 2))
+    Y, groups = (X > 0).astype(int), np.arange(120) // 3
+    model = bc.CalibratedClassifier(MultiOutputClassifier(Plain()), "logistic", cv=3)
+    by_hand = [*GroupKFold(3).split(X, Y, groups)]
+    expected = clone(model).set_params(cv=by_hand).fit(X, Y).predict_proba(X)
+    np.testing.assert_array_equal(model.fit(X, Y, groups=groups).predict_proba(X), expected)
+
+
+def test_groups_reach_the_splitter_in_searches(table: Any) -> None:
+    X, y = table
+    groups, seen = np.repeat(np.arange(60), 4), []
+
+    class Splitter(GroupKFold):
+        def split(self, X: Any, y: Any = None, groups: Any = None) -> Any:
+            seen.append(len(np.unique(groups)))
+            return super().split(X, y, groups)
+
     with sklearn.config_context(enable_metadata_routing=True):
-        model = bc.CalibratedClassifier(GaussianNB(), "beta", cv=GroupKFold(3))
-        result = model.fit(X, y, groups=groups).predict_proba(X)
-    by_hand = [*GroupKFold(3).split(X, y, groups)]
-    expected = bc.CalibratedClassifier(GaussianNB(), "beta", cv=by_hand).fit(X, y)
-    np.testing.assert_array_equal(result, expected.predict_proba(X))
+        model = bc.CalibratedClassifier(GaussianNB(), "beta", cv=Splitter(3))
+        search = GridSearchCV(model, {"calibrator": ["beta"]}, cv=GroupKFold(2))
+        search.fit(X, y, groups=groups)
+    assert seen == [30, 30, 60]
+
+
+def test_reports_of_groups_leave_out_groups_and_have_errors_of_their_sums() -> None:
+    X, y = make_classification(60, random_state=0)
+    frozen = FrozenEstimator(GaussianNB().fit(X, y))
+    X, y, groups = np.repeat(X, 5, axis=0), np.repeat(y, 5), np.repeat(np.arange(60), 5)
+    model = bc.CalibratedClassifier(frozen, bc.Auto()).fit(X, y, groups=groups)
+    scores, losses = frozen.predict_proba(X), np.empty(300)
+    for train, test in StratifiedGroupKFold(5).split(X, y, groups):
+        probs = bc.Auto().fit(scores[train], y[train]).predict_proba(scores[test])
+        losses[test] = -np.log(probs[np.arange(len(test)), y[test]])
+    sums = [losses[groups == group].sum() - 5 * losses.mean() for group in range(60)]
+    assert model.report_.log_loss == pytest.approx(losses.mean(), rel=1e-9)
+    assert model.report_.log_loss_error == pytest.approx(np.linalg.norm(sums) / 300, rel=1e-9)
+    copy = pickle.loads(pickle.dumps(clone(model).fit(X, y, groups=groups)))
+    assert not hasattr(copy, "report_")
+
+
+def test_too_few_groups_are_answered(table: Any) -> None:
+    model = bc.CalibratedClassifier(GaussianNB(), "beta")
+    with pytest.raises(ValueError, match="2, got cv=5 and 1 groups$"):
+        model.fit(*table, groups=np.zeros(240))
+    with pytest.warns(
+        UserWarning, match="^groups has 3 different values: 3 folds in place of cv=5"
+    ):
+        model.fit(*table, groups=np.arange(240) % 3)
+    with pytest.raises(ValueError, match="^groups must be passed to fit, because cv=GroupKFold"):
+        clone(model).set_params(cv=GroupKFold(3)).fit(*table)
 
 
 # --- progress -----------------------------------------------------------------------------------
@@ -359,17 +414,6 @@ def test_arguments_that_are_not_of_rows_reach_the_fit_as_they_are(
         assert eval_set[0][0] is given["eval_set"][0][0]
         # A list with one entry per row is split like the rows.
         assert vocabulary == given["vocabulary"] and len(notes) == n and verbose is False
-
-
-def test_groups_without_routing_are_answered(table: Any) -> None:
-    X, y = table
-    groups = np.arange(240) % 6
-    model = bc.CalibratedClassifier(GaussianNB(), "beta", cv=GroupKFold(3))
-    for options in ({"groups": groups}, {}):
-        with pytest.raises(ValueError, match=r"cv=list\(GroupKFold\(...\).*enable_metadata_rout"):
-            model.fit(X, y, **options)
-    splits = list(GroupKFold(3).split(X, y, groups))
-    assert bc.CalibratedClassifier(GaussianNB(), "beta", cv=splits).fit(X, y).report_.rows == 240
 
 
 def test_a_classifier_without_scores_is_answered(table: Any) -> None:

@@ -331,13 +331,15 @@ def make_report(
     weights: np.ndarray,
     squares: np.ndarray,
     sums: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
 ) -> Report:
     """Make a report from losses of rows.
 
     ``names`` are the calibrator and the reason for its choice, ``sizes`` the numbers of rows and
     classes. ``held_out`` are losses of rows left out of the fit, ``uncalibrated`` those before
     calibration, and ``squares`` the sums of squared weights of the rows. ``sums`` are those of
-    ``expected_sums``, or None if ``held_out`` are losses in sample.
+    ``expected_sums``, or None if ``held_out`` are losses in sample. ``groups`` number the groups of
+    rows that depend on each other.
     """
 
     def mean_and_error(values: np.ndarray | None) -> tuple[float | None, float | None]:
@@ -345,7 +347,11 @@ def make_report(
             return None, None
         total = weights.sum()
         mean = (weights * values).sum() / total
-        return float(mean), float(np.sqrt((squares * (values - mean) ** 2).sum()) / total)
+        if groups is None:
+            variance = (squares * (values - mean) ** 2).sum()
+        else:
+            variance = (np.bincount(groups, weights * (values - mean)) ** 2).sum()
+        return float(mean), float(np.sqrt(variance) / total)
 
     gain = None if held_out is None or uncalibrated is None else uncalibrated - held_out
     estimates = [mean_and_error(values) for values in (held_out, uncalibrated, gain)]

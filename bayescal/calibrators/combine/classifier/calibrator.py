@@ -41,6 +41,7 @@ from bayescal.calibrators.names import make_calibrator, make_for
 from bayescal.data.checks import check_choice, check_unmasked
 from bayescal.data.fitted import read_label_rows
 from bayescal.data.labels import class_labels, in_columns
+from bayescal.data.membership import check_clusters
 from bayescal.data.weights import check_weights
 
 
@@ -141,12 +142,17 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
     calibrators_: list[AnyModel] = field(init=False)
 
     _report_of_rows: ClassVar[bool] = False
+    _has_groups = False
+    #: Searches of scikit-learn pass groups on.
+    __metadata_request__fit: ClassVar = {"groups": True}
 
     def fit(
         self,
         X: UserData,
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
+        *,
+        groups: UserData = None,
         **fit_params: object,
     ) -> Self:
         """Fit classifier and calibrator.
@@ -162,6 +168,15 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         sample_weight : array-like of shape (n,), optional
             Passed to the calibrator, and to the classifier if its ``fit`` accepts weights. Rows of
             weight zero then need no label.
+        groups : array of shape (n,), optional
+            The group of each row, if rows of a group depend on each other, such as several of one
+            patient. Groups are never split: a number of folds ``cv`` is that of scikit-learn's
+            ``StratifiedGroupKFold`` (``GroupKFold`` for multi-label problems), and a splitter
+            receives the groups. They are not passed to the classifier. The report leaves out whole
+            groups, and its errors are those of sums by group: in simulations of 40 and 100 groups,
+            intervals of ± 1.645 errors covered the gain in 84 to 93 % of data sets and the loss in
+            83 to 85 %, with ten groups in 77 to 88 %. Without ``groups``, correlated rows had 68 to
+            79 %.
         **fit_params : arrays
             Passed to the classifier's ``fit``, by metadata routing if that is enabled.
 
@@ -202,7 +217,8 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         weights = None
         if sample_weight is not None:
             weights = check_weights(sample_weight, _num_samples(y))
-        routed = self._route(weights, fit_params)
+        codes = None if groups is None else check_clusters(groups, _num_samples(y))
+        routed = self._route(weights, codes, fit_params)
         frozen = isinstance(self.estimator, FrozenEstimator)
         if frozen and not hasattr(self.estimator, "classes_"):
             raise NotFittedError(
@@ -229,19 +245,25 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
             )
         self._forget_report()
         with showing(self.progress) as show:
-            self._fit(X, label, weights, routed, show or (lambda *_: None))
+            self._fit(X, label, weights, codes, routed, show or (lambda *_: None))
         keep_features(self, self.estimators_[0])
         return self
 
     def _fit(
-        self, X: UserData, y: np.ndarray, weights: np.ndarray | None, routed: Bunch, show: Progress
+        self,
+        X: UserData,
+        y: np.ndarray,
+        weights: np.ndarray | None,
+        groups: np.ndarray | None,
+        routed: Bunch,
+        show: Progress,
     ) -> None:
         if isinstance(self.estimator, FrozenEstimator):
             show("calibrator", 0, 1)
             self.estimators_ = [self.estimator]
             scores = score(self.estimator, self._calibrator(), self.classes_, X)
             check_meaning(self.estimator, self._calibrator(), self.classes_, scores, X)
-            self._fit_calibrators([(scores, y, weights)])
+            self._fit_calibrators([(scores, y, weights, groups)])
             show("fitted", 1, 1)
             return
         params = routed.estimator.fit
@@ -267,13 +289,17 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
                 # These rows are in all folds; their weights must sum to one row.
                 weights = np.ones(len(y)) if weights is None else weights.copy()
                 weights[single] /= len(folds)
-            test_weights = [None if weights is None else weights[test] for _, test in folds]
-            tests = [y[test] for _, test in folds]
-            self._fit_calibrators(list(zip(scores, tests, test_weights, strict=True)))
+            parts: list[Part] = []
+            for held_out, (_, test) in zip(scores, folds, strict=True):
+                test_weights, test_groups = (
+                    None if array is None else array[test] for array in (weights, groups)
+                )
+                parts.append((held_out, y[test], test_weights, test_groups))
+            self._fit_calibrators(parts)
             self.estimators_ = estimators
         else:
             order = np.argsort(np.concatenate([test for _, test in folds]))
-            self._fit_calibrators([(np.concatenate(scores)[order], y, weights)])
+            self._fit_calibrators([(np.concatenate(scores)[order], y, weights, groups)])
             show("all rows", steps - 1, steps)
             final: AnyModel = clone(self.estimator)
             self.estimators_ = [final.fit(X, y, **params)]
@@ -281,10 +307,10 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
 
     def _fit_calibrators(self, parts: list[Part]) -> None:
         fit = delayed(fit_calibrator)
-        jobs = (fit(self._calibrator(), self.classes_, *part) for part in parts)
+        jobs = (fit(self._calibrator(), self.classes_, *part[:3]) for part in parts)
         fitted: AnyModel = Parallel(self.n_jobs if len(parts) > 1 else 1)(jobs)
         self.calibrators_ = fitted
-        self._held = parts
+        self._held, self._has_groups = parts, parts[0][3] is not None
 
     def _calibrator(self) -> AnyModel:
         several = isinstance(self.classes_, list)
@@ -312,7 +338,8 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         """Report of the gain of calibration in log loss on held-out scores; ``print`` it."""
         check_is_fitted(self)
         report = getattr(self.calibrators_[0], "report_", None)
-        if len(self.calibrators_) == 1 and isinstance(report, Report) and not report.in_sample:
+        single = len(self.calibrators_) == 1 and not self._has_groups
+        if single and isinstance(report, Report) and not report.in_sample:
             return report
         if "_held" not in vars(self):
             raise AttributeError(
@@ -399,11 +426,19 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
             estimator.set_output(transform=transform)
         return self
 
-    def _route(self, sample_weight: np.ndarray | None, fit_params: dict[str, object]) -> Any:
+    def _route(
+        self,
+        sample_weight: np.ndarray | None,
+        groups: np.ndarray | None,
+        fit_params: dict[str, object],
+    ) -> Any:
         """Return the arguments for the classifier's fit and for the splitter."""
+        split = {} if groups is None else {"groups": groups}
         if sklearn.get_config()["enable_metadata_routing"]:
-            weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-            return process_routing(self, "fit", **weights, **fit_params)
+            given = {} if sample_weight is None else {"sample_weight": sample_weight}
+            routed = process_routing(self, "fit", **given, **fit_params)
+            split = {**routed.splitter.split, **split}
+            return Bunch(estimator=routed.estimator, splitter=Bunch(split=split))
         params = dict(fit_params)
         if sample_weight is not None:
             if has_fit_parameter(self.estimator, "sample_weight"):
@@ -415,7 +450,7 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
                     "sklearn.set_config(enable_metadata_routing=True) and "
                     "set_fit_request(sample_weight=True) of its steps."
                 )
-        return Bunch(estimator=Bunch(fit=params), splitter=Bunch(split={}))
+        return Bunch(estimator=Bunch(fit=params), splitter=Bunch(split=split))
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return the routing to the classifier's ``fit`` and the splitter's ``split``."""

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import sklearn
 from sklearn.base import clone
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import _safe_split
 
@@ -28,7 +28,7 @@ from bayescal.calibrators.base.report import (
     uncalibrated_losses,
 )
 from bayescal.calibrators.combine.classifier.pair import check_meaning, score
-from bayescal.data.folds.deal import fold_features
+from bayescal.data.folds.deal import FoldedRows, fold_features
 from bayescal.data.label_names import class_array, label_list
 from bayescal.data.labels import find_positions
 
@@ -38,13 +38,13 @@ class Splitter(Protocol):
 
     def split(
         self, X: UserData, y: UserData = None, groups: UserData = None
-    ) -> Iterable[object]: ...
+    ) -> Iterable[UserData]: ...
 
 
 #: The number of folds, a splitter or splits; None for five folds.
 CrossValidation: TypeAlias = int | Splitter | Iterable[object] | None
-#: Data of a calibrator: scores, labels and weights.
-Part: TypeAlias = tuple[AnyArray, np.ndarray, np.ndarray | None]
+#: Data of a calibrator: scores, labels, weights, and groups of dependent rows.
+Part: TypeAlias = tuple[AnyArray, np.ndarray, np.ndarray | None, np.ndarray | None]
 #: Indices of training rows and of test rows.
 Fold: TypeAlias = tuple[np.ndarray, np.ndarray]
 #: Number of folds that the classifier is fitted without; fewer if there are fewer rows.
@@ -59,13 +59,17 @@ def make_folds(
     """Make folds; also return the rows that are the only ones of their classes.
 
     If ``cv`` is a number, these rows are in all training sets, and in the first test set, or in all
-    test sets of an ensemble.
+    test sets of an ensemble. With groups among the ``options`` of the splitter there are none.
     """
-    if y.ndim == 2 and (cv is None or isinstance(cv, Integral)):
+    splitter: Any
+    if cv is not None and not isinstance(cv, Integral):
+        splitter = check_cv(cv, y, classifier=True)
+    elif "groups" in options:
+        splitter = _group_splitter(_DEFAULT_FOLDS if cv is None else int(cv), y, options["groups"])
+    elif y.ndim == 2:
         return _of_label_sets(_DEFAULT_FOLDS if cv is None else int(cv), y), np.empty(0, int)
-    if cv is None or isinstance(cv, Integral):
+    else:
         return _stratified(_DEFAULT_FOLDS if cv is None else int(cv), y, ensemble)
-    splitter: Any = check_cv(cv, y, classifier=True)
     indices = np.arange(len(y))
     try:
         splits = splitter.split(X, y, **options)
@@ -73,11 +77,8 @@ def make_folds(
     except ValueError as error:
         if "groups" not in str(error) or "groups" in options:
             raise
-        name = type(splitter).__name__
         raise ValueError(
-            f"cv must be given the groups that {name} needs: pass cv=list({name}(...).split(X, y, "
-            "groups)), or call sklearn.set_config(enable_metadata_routing=True) and pass groups to "
-            "fit"
+            f"groups must be passed to fit, because cv={type(splitter).__name__}(...) needs them"
         ) from error
     if ensemble and min(len(test) for _, test in folds) < 2:
         count = getattr(splitter, "n_splits", None)
@@ -103,6 +104,19 @@ def make_folds(
             )
             break
     return folds, np.empty(0, int)
+
+
+def _group_splitter(count: int, y: np.ndarray, groups: object) -> Splitter:
+    """Make a splitter that keeps groups together, stratified unless there are several labels."""
+    found = len(np.unique(np.asarray(groups)))
+    if not 2 <= count or found < 2:
+        raise ValueError(
+            f"cv and the number of groups must be at least 2, got cv={count} and {found} groups"
+        )
+    if found < count:
+        warn(f"groups has {found} different values: {found} folds in place of cv={count}")
+    make = StratifiedGroupKFold if y.ndim == 1 else GroupKFold
+    return make(min(count, found))
 
 
 def _stratified(count: int, y: np.ndarray, ensemble: bool) -> tuple[list[Fold], np.ndarray]:
@@ -200,24 +214,27 @@ def cross_fitted(
 ) -> Report:
     """Report the gain of calibrators on held-out scores, by five more fits of each.
 
-    For an ensemble this is the mean over its pairs, because no row is new to all of them.
+    For an ensemble this is the mean over its pairs, because no row is new to all of them. Rows of
+    one group, if there are groups, are left out together, and errors are those of sums by group.
     """
     several = isinstance(classes, list)
     unfitted = getattr(calibrator, "calibrator", calibrator) if several else calibrator
     inputs = getattr(unfitted, "inputs", None)
-    held_out, uncalibrated, row_weights, sums = [], [], [], np.zeros(3)
-    whole = all(mass is None or (mass == np.floor(mass)).all() for *_, mass in parts)
+    held_out, uncalibrated, row_weights, row_groups, sums = [], [], [], [], np.zeros(3)
+    whole = all(mass is None or (mass == np.floor(mass)).all() for _, _, mass, _ in parts)
     with warnings.catch_warnings(), sklearn.config_context(array_api_dispatch=False):
         warnings.simplefilter("ignore")  # the fit has already warned
-        for fit, (scores, y, weights) in zip(fitted, parts, strict=True):
+        for fit, (scores, y, weights, groups) in zip(fitted, parts, strict=True):
             used = slice(None) if weights is None else weights > 0
             rows, labels = to_host(scores)[used], y[used]
             rows = rows.reshape(len(rows), -1)
             weights = None if weights is None else weights[used]
+            groups = None if groups is None else groups[used]
+            row_groups.append(groups)
             if several:
                 columns = zip(classes, rows.T, labels.T, strict=True)
                 by_label: list[AnyArray] = [
-                    _held_out(unfitted, c, z[:, None], t, weights) for c, z, t in columns
+                    _held_out(unfitted, c, z[:, None], t, weights, groups) for c, z, t in columns
                 ]
                 missing = any(part is None for part in by_label)
                 losses = None if missing else np.mean(by_label, axis=0)
@@ -225,7 +242,7 @@ def cross_fitted(
                 codes = np.stack([find_positions(*pair) for pair in pairs], axis=1)
                 predict = fit.predict_proba
             else:
-                losses = _held_out(unfitted, classes, rows, labels, weights)
+                losses = _held_out(unfitted, classes, rows, labels, weights, groups)
                 codes = find_positions(labels, classes)
                 predict = partial(_probabilities, fit, classes)
             held_out.append(losses)
@@ -246,6 +263,7 @@ def cross_fitted(
         weights,
         weights if whole else weights**2,
         sums,
+        None if row_groups[0] is None else np.concatenate(row_groups),
     )
     statuses = [getattr(fit, "status_", "converged") for fit in fitted]
     return replace(report, status=next((s for s in statuses if s != "converged"), "converged"))
@@ -257,9 +275,14 @@ def _held_out(
     rows: np.ndarray,
     y: np.ndarray,
     weights: np.ndarray | None,
+    groups: np.ndarray | None,
 ) -> np.ndarray | None:
     codes = find_positions(y, classes)
-    folds = fold_features(rows, codes, np.ones(len(y)) if weights is None else weights, _FOLDS)
+    mass = np.ones(len(y)) if weights is None else weights
+    if groups is None:
+        folds = fold_features(rows, codes, mass, _FOLDS)
+    else:
+        folds = _fold_groups(codes, mass, groups)
 
     def fit(training: np.ndarray, mass: np.ndarray) -> Callable[[AnyArray], AnyArray]:
         # Rows are repeated if there are no weights, because the calibrator may not take any.
@@ -269,6 +292,16 @@ def _held_out(
         return partial(_probabilities, part, classes)
 
     return losses_left_out(folds, rows, codes, fit)
+
+
+def _fold_groups(codes: np.ndarray, weights: np.ndarray, groups: np.ndarray) -> FoldedRows:
+    """Give the rows of a group one fold; a single group gives a single fold."""
+    rows, fold = np.arange(len(codes)), np.zeros(len(codes), int)
+    if (groups != groups[0]).any():
+        splits = _group_splitter(_FOLDS, codes, groups).split(rows, codes, groups)
+        for number, (_, test) in enumerate(splits):
+            fold[test] = number
+    return FoldedRows(rows, fold, weights, rows, rows)
 
 
 def _probabilities(fitted: AnyModel, classes: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 Importing JAX takes half a second and much memory, which a fit of NumPy arrays that compiles nothing
 does not need. Therefore all modules take ``jax`` and ``jnp`` from here. Three things work without
 an import: ``jax.Array``, of which no object is an instance before the import; the decorators
-``jax.jit`` and ``jax.custom_jvp``, which wait for the first call; and :func:`registered`.
+``jax.jit`` and ``jax.custom_jvp``, which wait for the first call; and :func:`registered` classes.
 
 ``jnp`` is a proxy of the module; functions of users get the module itself, ``jax.numpy``.
 """
@@ -14,6 +14,7 @@ import functools
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from bayescal._core.keywords import ConstructorSignature
@@ -28,9 +29,51 @@ T = TypeVar("T", bound=type)
 Function: TypeAlias = Callable[..., object]
 
 
+class _Registrations(MetaPathFinder, Loader):
+    """Classes to register with JAX when it is imported, by whomever."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], object]] = []
+        self.loader: Any = None  # of JAX
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
+        if name != "jax" or not self.waiting:
+            return None
+        finders = [finder for finder in sys.meta_path if finder is not self]
+        found = (finder.find_spec(name, None) for finder in finders)
+        spec = next((spec for spec in found if spec and spec.loader), None)
+        if spec is not None:
+            self.loader, spec.loader = spec.loader, self
+        return spec
+
+    def create_module(self, spec: Any) -> Any:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: Any) -> None:
+        module.__spec__.loader = module.__loader__ = self.loader
+        self.loader.exec_module(module)
+        while self.waiting:
+            self.waiting.pop()()
+
+
+_REGISTRATIONS = _Registrations()
+
+
 def registered(register: Callable[[type], object]) -> Callable[[T], T]:
-    """Make a decorator of a class that is registered with JAX before its first object is made."""
-    register_once = functools.cache(register)
+    """Make a decorator of a class that is registered with JAX before JAX meets its objects.
+
+    If the first object is made before JAX is imported, a finder in ``sys.meta_path`` registers the
+    class after the import.
+    """
+
+    @functools.cache
+    def register_once(cls: type) -> None:
+        if "jax" in sys.modules:
+            register(cls)
+            return
+        _REGISTRATIONS.waiting.append(functools.partial(register, cls))
+        if _REGISTRATIONS not in sys.meta_path:
+            sys.meta_path.insert(0, _REGISTRATIONS)
 
     def new(cls: type, *_args: object, **_options: object) -> Any:
         register_once(cls)

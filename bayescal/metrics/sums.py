@@ -84,6 +84,11 @@ class SumMetric(Metric, ABC):
         """Compute the metric (b,) from many sums (b, rows, cells)."""
         return np.array([self.value(part, np) for part in sums])
 
+    def gradient(self, sums: Float[np.ndarray, "sums cells"]) -> Float[np.ndarray, "sums cells"]:
+        """Differentiate the metric with respect to sums."""
+        with float64():
+            return np.asarray(_gradient(self, sums.shape)(jnp.asarray(sums)))
+
     def calibrated(self, sums: ManySums) -> ManySums:
         """Replace outcomes in sums (..., rows, cells) by what the predictions expect."""
         raise NotImplementedError(f"{type(self).__name__} does not measure calibration")
@@ -111,6 +116,9 @@ class MeanMetric(SumMetric):
 
     def value(self, sums: Float[Array, "sums cells"], xp: ModuleType) -> Float[Array, ""]:
         return sums[0, 0] / sums[1, 0]
+
+    def gradient(self, sums: Float[np.ndarray, "sums cells"]) -> Float[np.ndarray, "sums cells"]:
+        return np.array([[1.0], [-sums[0, 0] / sums[1, 0]]]) / sums[1, 0]
 
 
 #: Predictions, outcomes and weights that are binned together.
@@ -318,9 +326,7 @@ def _gradient(metric: SumMetric, _shape: tuple[int, ...]) -> Callable[[Array], A
 
 def _influence(metric: SumMetric, data: Predictions) -> Float[np.ndarray, " rows"]:
     """Compute the product of the metric's gradient and the numbers of each row."""
-    sums = collect(metric, data)
-    with float64():
-        slope = np.asarray(_gradient(metric, sums.shape)(jnp.asarray(sums)))
+    slope = metric.gradient(collect(metric, data))
     influence = np.zeros(len(data.y))
     for rows in blocks(metric, data):
         block = influence[rows]

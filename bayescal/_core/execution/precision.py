@@ -42,7 +42,7 @@ def default_dtype() -> np.dtype:
 def bulk_dtype(x: object) -> np.dtype:
     """Return the dtype in which points ``x`` are evaluated: float32 if narrow, else float64."""
     text = str(getattr(x, "dtype", "float64")).removeprefix("torch.")
-    narrow = ("float32", "float16", jnp.bfloat16.__name__)
+    narrow = "float32", "float16", "bfloat16"
     return np.dtype(np.float32 if text in narrow else np.float64)
 
 

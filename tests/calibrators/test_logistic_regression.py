@@ -54,14 +54,31 @@ def test_targets(preset: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rate", "inference"),
-    [(0.3, "map"), (3.0, "laplace"), (30.0, "map"), (np.array([0.3, 3.0, 30.0, 8.0]), "laplace")],
+    ("rate", "inference", "loc"),
+    [
+        (0.3, "map", 0.0),
+        (3.0, "laplace", 0.0),
+        (30.0, "map", 0.0),
+        (np.array([0.3, 3.0, 30.0, 8.0]), "laplace", 0.0),
+        (30.0, "map", 0.7),
+        (np.array([0.3, 3.0, 60.0, 99.0]), "laplace", np.array([1.0, -2.0, 0.3, 0.2])),
+    ],
     ids=repr,
 )
-def test_a_laplace_prior_has_its_mode_at_the_kink(rate: Any, inference: Any) -> None:
+def test_a_laplace_prior_has_its_mode_at_the_kink(rate: Any, inference: Any, loc: Any) -> None:
+    """Check the slope of the log density at the mode: within the rates at the kink.
+
+    Parameters
+    ----------
+    rate : float or array of shape (4,)
+        Inverse scales of the prior.
+    inference : {"map", "laplace"}
+    loc : float or array of shape (4,)
+        Locations of the prior, where its density has a kink.
+    """
     x, y, w = make_features(d=4)
-    rate = np.broadcast_to(rate, 4)
-    model = bc.LogisticRegression(coef_prior=dist.Laplace(0.0, 1 / rate), inference=inference)
+    rate, loc = np.broadcast_to(rate, 4), np.broadcast_to(loc, 4)
+    model = bc.LogisticRegression(coef_prior=dist.Laplace(loc, 1 / rate), inference=inference)
     model.set_params(random_state=0).fit(x, y, w)
     assert model.status_ == "converged"
     coef = model.coef_[0]
@@ -69,12 +86,12 @@ def test_a_laplace_prior_has_its_mode_at_the_kink(rate: Any, inference: Any) -> 
     middle = model.intercept_[0] + coef @ center
     residual = w * (expit(x @ coef + model.intercept_[0]) - y)
     slope = residual @ (x - center)
-    zero = coef == 0
-    np.testing.assert_allclose(slope[~zero], -(rate * np.sign(coef))[~zero], rtol=1e-5)
-    assert (np.abs(slope) <= rate)[zero].all()
+    kink = coef == loc
+    np.testing.assert_allclose(slope[~kink], -(rate * np.sign(coef - loc))[~kink], rtol=1e-5)
+    assert (np.abs(slope) <= rate)[kink].all()
     assert residual.sum() == pytest.approx(-2 * middle / (100 + middle**2), abs=1e-5)
     value = cross_entropy(np.r_[model.intercept_, coef], x, y, w)
-    value -= stats.laplace(0, 1 / rate).logpdf(coef).sum() + stats.cauchy(0, 10).logpdf(middle)
+    value -= stats.laplace(loc, 1 / rate).logpdf(coef).sum() + stats.cauchy(0, 10).logpdf(middle)
     assert model.objective_ * w.sum() == pytest.approx(value, rel=1e-9)
 
 

@@ -70,9 +70,10 @@ class ScoreColumns(NamedTuple):
 
 
 class Kinked(NamedTuple):
-    """The mode under priors with a kink at zero, and the inverse variance of each prior."""
+    """The mode under priors with a kink, where it is, and the inverse variance of each prior."""
 
     mode: Minimum[np.ndarray]
+    kink: Theta
     precision: Theta
 
 
@@ -99,7 +100,7 @@ def find_mode(target: Target, kinked: Kinked | None = None) -> tuple[Minimum[np.
     with np.errstate(all="ignore"):
         if kinked is not None:
             x = kinked.mode.x
-            curvature = np.where(x == 0, kinked.precision, 0.0)
+            curvature = np.where(x == kinked.kink, kinked.precision, 0.0)
             return kinked.mode, objective(x).hessian + np.diag(curvature)
         minimum = newton_on_host(
             objective,

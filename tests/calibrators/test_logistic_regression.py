@@ -122,10 +122,22 @@ def test_draws_under_a_laplace_prior_against_quadrature() -> None:
 
 
 @pytest.mark.parametrize(
-    "family", [dist.Laplace, pytest.param(dist.Normal, marks=pytest.mark.slow)]
+    ("family", "kind"),
+    [
+        (dist.Laplace, stats.laplace),
+        pytest.param(dist.Normal, stats.norm, marks=pytest.mark.slow),
+        pytest.param(partial(dist.StudentT, 3.0), stats.t(3), marks=pytest.mark.slow),
+    ],
 )
-def test_tails_of_the_intercept_beside_a_prior_of_numpyro(family: Any) -> None:
-    """Weight draws of the prior by the likelihood of labels of one class."""
+def test_tails_of_the_intercept_beside_a_prior_of_numpyro(family: Any, kind: Any) -> None:
+    """Weight draws of the prior by the likelihood of labels of one class.
+
+    Parameters
+    ----------
+    family : function of location and scale
+        Makes the NumPyro distribution. Student's t has no quantiles (``icdf``).
+    kind : distribution of SciPy
+    """
     x, scale, n = make_features(20, 5)[0], np.linspace(0.2, 2.0, 5), 400_000
     model = bc.LogisticRegression(
         coef_prior=family(0.0, scale),
@@ -135,9 +147,8 @@ def test_tails_of_the_intercept_beside_a_prior_of_numpyro(family: Any) -> None:
         num_samples=4000,
     ).fit(x, np.ones(20))
     center = x.mean(axis=0)
-    kind = stats.laplace if family is dist.Laplace else stats.norm
     middle = stats.cauchy.rvs(scale=10, size=n, random_state=0)
-    coef = kind.rvs(scale=scale, size=(n, 5), random_state=1)
+    coef = scale * kind.rvs(size=(n, 5), random_state=1)
     mass = np.exp(-np.logaddexp(0, -middle[:, None] - coef @ (x - center).T).sum(axis=1))
     order = np.argsort(middle)
     quantiles = middle[order][np.searchsorted(np.cumsum(mass[order]) / mass.sum(), [0.1, 0.5, 0.9])]

@@ -179,6 +179,16 @@ def test_a_poor_approximation_of_more_than_a_hundred_coefficients_warns() -> Non
     assert model.posterior_.ess.min() == 1000
 
 
+@pytest.mark.parametrize("weight", [1e9, 1e11, 1e15])
+def test_a_poor_approximation_of_large_weights_warns(weight: float) -> None:
+    """Fit separable labels, and labels whose posterior is normal but for rounding."""
+    model = bc.LogisticRegression(coef_prior="cauchy", inference="laplace", random_state=0)
+    x, weights = np.linspace(-2, 2, 16)[:, None], np.full(16, weight)
+    with pytest.warns(bc.SamplingWarning, match="effective sample size 1\\); .* inference='nuts'"):
+        model.fit(x, x[:, 0] > 0, weights)
+    assert model.fit(x, np.arange(16) % 3 > 0, weights).posterior_.ess.min() == 1000
+
+
 @pytest.mark.parametrize("repeats", [1, 10_000, 1_000_000])
 def test_separable_labels_of_many_rows_leave_heavy_tails(repeats: int) -> None:
     x = np.r_[np.linspace(-2, -0.5, 8), np.linspace(0.5, 2, 8)]

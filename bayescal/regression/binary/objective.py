@@ -328,8 +328,8 @@ def start(problem: Regression[ArrayT], xp: ModuleType = jnp) -> Float[ArrayT, " 
 
 
 def offset_of(
-    problem: Regression[ArrayT], unit: Float[ArrayT, " 1+features"], xp: ModuleType = jnp
-) -> Float[ArrayT, " 1+features"] | float:
+    problem: Regression[ArrayT], unit: Float[ArrayT, " parameters"], xp: ModuleType = jnp
+) -> Float[ArrayT, " parameters"] | float:
     """Return the center of the penalties in the columns' units, with zero for the intercept."""
     if problem.center is None:
         return 0.0

@@ -68,8 +68,8 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
         which needs ``coef_prior`` or ``penalty="l2"``: "laplace" by a normal approximation (of up
         to 100 parameters refined by sequential Monte Carlo where it is poor), "nuts" by four chains
         of the no-U-turn sampler. Predictions are then posterior means. Where the approximation is
-        poor and cannot be refined, a warning says so. A distribution without quantiles
-        (``icdf``) is refined less well, and only with up to 30 parameters; prefer "nuts".
+        poor and cannot be refined, a warning says so. Refinement under a distribution needs its
+        quantiles (``icdf``) or its distribution function (``cdf``).
     folds : int
         Number of folds of cross-validation, which are stratified and independent of the order of
         rows.

@@ -33,6 +33,7 @@ from bayescal.deployment.recalibration import (
     ends_of_few,
     exact,
     shifted,
+    warn_of_few_rows,
 )
 from bayescal.deployment.rows import (
     CalibrationRows,
@@ -126,6 +127,12 @@ class PriorShift(ClassifierMixin, BaseEstimator):
     For each draw, the posterior of the proportions is integrated by quadrature for two classes, and
     by importance sampling for more. Rows of two classes are merged into cells of 0.05 of the log
     odds, so the time hardly depends on their number.
+
+    Calibration rows that the scores nearly separate hardly determine the slope. Then
+    :meth:`predict_interval` warns: in simulations of 30 and 100 rows, 90 % intervals contained
+    probabilities that are close to neither 0 nor 1 in 23 to 68 % (``Logistic``, ``Temperature``),
+    those of ``Auto`` the probabilities of new rows, often within 1e-4 of 0 or 1, in 46 %. Intervals
+    of proportions contained the truth in 85 to 96 %.
 
     References
     ----------
@@ -371,9 +378,15 @@ class PriorShift(ClassifierMixin, BaseEstimator):
         Returns
         -------
         lower, upper : arrays of shape (m, k); (m,) for the second of two classes
+
+        Warns
+        -----
+        AccuracyWarning
+            If the calibration rows hardly determine the slope of the recalibration; see the notes.
         """
         level = check_level(level)
         ends = self._predict(scores, populations, partial(ends_of_few, level=level))
+        warn_of_few_rows(self.state_["theta"])
         if len(self.classes_) == 2:
             ends = ends[..., 1]
         return ends[:, 0, ...], ends[:, 1, ...]

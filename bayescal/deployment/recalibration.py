@@ -27,14 +27,15 @@ from bayescal._core.execution.chunks import slices
 from bayescal._core.minimization.optimize import QuadraticModel, newton_on_host
 from bayescal._core.numerics import effective_size, log_odds, log_softmax, sigmoid, softmax
 from bayescal._core.shapes import Float, Int
+from bayescal._core.warnings import AccuracyWarning, warn
 from bayescal.calibrators.base.draws import ends_of_draws, map_rows
 from bayescal.data.checks import check_class_prior
 
 #: Number of draws of the recalibration.
 NUM_DRAWS = 40
 #: Prior standard deviations: slope, offset, curvature for two classes; slope, offsets for more.
-_BINARY_SCALES = np.array([0.5, 2.0, 1.0])
 _SLOPE_SCALE, _OFFSET_SCALE = 0.5, 2.0
+_BINARY_SCALES = np.array([_SLOPE_SCALE, _OFFSET_SCALE, 1.0])
 #: Number of rows above which rows with similar log odds are merged, and the width of the cells.
 MAX_ROWS, _CELL_WIDTH = 300, 0.05
 #: Numbers of log probabilities that are recalibrated at once.
@@ -91,6 +92,17 @@ def draw_recalibrations(
         moved = np.exp(recalibrated(theta[part], log_probs))
         shares[part] = (drawn[:, None, :] @ moved)[:, 0]
     return Recalibration(theta, np.log(np.maximum(shares, np.finfo(float).tiny)))
+
+
+def warn_of_few_rows(theta: Float[np.ndarray, "draws parameters"]) -> None:
+    """Warn if the calibration rows determine the slope less than its prior does."""
+    if 2 * theta[:, 0].var() > _SLOPE_SCALE**2:
+        warn(
+            "intervals of probabilities may be far too narrow: the calibration rows, which are few "
+            "or nearly separated by their scores, hardly determine how sharp the probabilities "
+            "should be; pass calibration=(scores, y) with more rows to fit",
+            AccuracyWarning,
+        )
 
 
 def exact(calibration_shares: UserData, classes: np.ndarray) -> Recalibration:

@@ -27,6 +27,8 @@ _FEW = 3
 #: Total weights above which log densities are too inaccurate, because their errors per row are
 #: 1e-7 in single precision, and 1e-12 times the log odds in double precision.
 _MAX_SINGLE_WEIGHT, _MAX_WEIGHT = 1e5, 1e9
+#: Deviation from normality by rounding in double precision, per unit of weight: 3e-16 was measured.
+_NOISE = 1e-15
 #: Cauchy distribution from which particles start: smallest and largest scale, and the deviation
 #: from normality that requires the largest scale.
 _WIDTHS, _FAR = (1.1, 5.0), 0.3
@@ -107,9 +109,8 @@ def tempered_draws(
     and is computed in the :func:`density_type` of the ``weight``; ``factor`` is F of the covariance
     F F'. ``refine`` makes the draws where these particles have not converged, and for more than
     three parameters where the standard deviation is above 0.25 sqrt(p); it takes up to 100
-    parameters, and 16,384 for parameters times ``numbers``. Beyond 0.25 sqrt(p), no draw counts as
-    effective if there are more than 30 parameters and ``refine`` cannot be used, or if double
-    precision takes too long.
+    parameters, and 16,384 for parameters times ``numbers``. Beyond 0.25 sqrt(p), none of Laplace's
+    draws counts as effective if there is a ``refine`` that cannot be used.
 
     Stages follow Del Moral, Doucet and Jasra (2006), Sequential Monte Carlo samplers; moves follow
     ter Braak (2006); effective sizes follow Lee and Whiteley (2018), Variance estimation in
@@ -126,13 +127,14 @@ def tempered_draws(
         top = log_density(mode[None])
         pilot = antithetic(np.zeros(p), np.eye(p), _PILOT, seed)
         excess = np.std(measure(pilot) + 0.5 * np.sum(pilot**2, axis=1)) / np.sqrt(p)
-        many, poor = p > MAX_TEMPERED, refine is not None and excess > _POOR
+        many, noise = p > MAX_TEMPERED, _NOISE * weight
+        poor = refine is not None and excess > _POOR + noise
         few = p <= MAX_REFINED and numbers * p <= _MAX_REFINED_NUMBERS
         slow = weight > _MAX_SINGLE_WEIGHT and numbers > _MAX_REFINED_NUMBERS
         huge = weight > _MAX_WEIGHT
         if excess < _NORMAL or (many and not (poor and few)) or slow or huge:
             draws = one_chain(antithetic(mode, factor, num_samples, seed), status)
-            unknown = poor and (many or slow) and not huge
+            unknown = poor and (many or slow or huge)
             return draws._replace(ess=np.ones(p)) if unknown else draws
         rng, count = np.random.default_rng(seed), max(num_samples, _PARTICLES)
         u, ess = np.empty((0, p)), np.ones(p)

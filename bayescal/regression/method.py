@@ -211,12 +211,13 @@ class Method:
         if self.inference == "map" and self.coef_prior is None:
             return fit_single(problem, lasso=settled.l1 > 0)
         problem = problem._replace(intercept_prior=INTERCEPT)
-        rate = _laplace_rate(self.coef_prior, x.shape[1])
-        if rate is None:
+        laplace = _laplace_parameters(self.coef_prior, x.shape[1])
+        if laplace is None:
             prior = CAUCHY if isinstance(self.coef_prior, str) else self.coef_prior
             return fit_single(problem._replace(prior=prior))
         # Newton's method stops where the density has a kink; the absolute penalty knows it.
-        minimum = fit_single(problem._replace(l1=rate), lasso=True)
+        center, rate = laplace
+        minimum = fit_single(problem._replace(l1=rate, center=center), lasso=True)
         return minimum._replace(value=minimum.value + np.log(2 / rate).sum())
 
     def sample(self, x: Features, weights: PerRow, settled: Settled, seed: int) -> Draws:
@@ -240,9 +241,10 @@ class Method:
             is_coefficient = np.concatenate([[0.0], np.ones(d)])
             target = target._replace(distribution=self.coef_prior, distributed=is_coefficient)
         target = target._replace(sites=partial(regression_sites, INTERCEPT, coef_prior, d))
-        rate, kinked = _laplace_rate(self.coef_prior, d), None
-        if rate is not None:
-            kinked = Kinked(self._fit_scaled(x, weights, settled), np.append(0.0, rate**2 / 2))
+        laplace, kinked = _laplace_parameters(self.coef_prior, d), None
+        if laplace is not None:
+            kink, rate = (np.append(0.0, part) for part in laplace)
+            kinked = Kinked(self._fit_scaled(x, weights, settled), kink, rate**2 / 2)
         draws = sample(target, self.inference, self.num_samples, seed, kinked=kinked)
         return draws._replace(coefficients=scaling.back(draws.coefficients))
 
@@ -253,17 +255,18 @@ def _real_numbers() -> object:
     return constraints.real
 
 
-def _laplace_rate(
+def _laplace_parameters(
     prior: str | Distribution | None, d: int
-) -> Float[np.ndarray, " features"] | None:
-    """Return the strengths of absolute penalties that equal a prior, or None if none do."""
+) -> tuple[Float[np.ndarray, " features"], Float[np.ndarray, " features"]] | None:
+    """Return the center and strengths of absolute penalties that equal a prior, if any do."""
     if prior is None or isinstance(prior, str):
         return None
     from numpyro.distributions import Laplace
 
-    if not isinstance(prior, Laplace) or np.any(prior.loc):
+    if not isinstance(prior, Laplace):
         return None
-    return 1 / np.broadcast_to(np.asarray(prior.scale, float), d)
+    center, scale = (np.broadcast_to(np.asarray(a, float), d) for a in (prior.loc, prior.scale))
+    return center, 1 / scale
 
 
 def scaling_for(x: Features, weights: PerRow, prior: str | Distribution | None) -> Scaling:

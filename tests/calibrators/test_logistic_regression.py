@@ -54,14 +54,31 @@ def test_targets(preset: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rate", "inference"),
-    [(0.3, "map"), (3.0, "laplace"), (30.0, "map"), (np.array([0.3, 3.0, 30.0, 8.0]), "laplace")],
+    ("rate", "inference", "loc"),
+    [
+        (0.3, "map", 0.0),
+        (3.0, "laplace", 0.0),
+        (30.0, "map", 0.0),
+        (np.array([0.3, 3.0, 30.0, 8.0]), "laplace", 0.0),
+        (30.0, "map", 0.7),
+        (np.array([0.3, 3.0, 60.0, 99.0]), "laplace", np.array([1.0, -2.0, 0.3, 0.2])),
+    ],
     ids=repr,
 )
-def test_a_laplace_prior_has_its_mode_at_the_kink(rate: Any, inference: Any) -> None:
+def test_a_laplace_prior_has_its_mode_at_the_kink(rate: Any, inference: Any, loc: Any) -> None:
+    """Check the slope of the log density at the mode: within the rates at the kink.
+
+    Parameters
+    ----------
+    rate : float or array of shape (4,)
+        Inverse scales of the prior.
+    inference : {"map", "laplace"}
+    loc : float or array of shape (4,)
+        Locations of the prior, where its density has a kink.
+    """
     x, y, w = make_features(d=4)
-    rate = np.broadcast_to(rate, 4)
-    model = bc.LogisticRegression(coef_prior=dist.Laplace(0.0, 1 / rate), inference=inference)
+    rate, loc = np.broadcast_to(rate, 4), np.broadcast_to(loc, 4)
+    model = bc.LogisticRegression(coef_prior=dist.Laplace(loc, 1 / rate), inference=inference)
     model.set_params(random_state=0).fit(x, y, w)
     assert model.status_ == "converged"
     coef = model.coef_[0]
@@ -69,12 +86,12 @@ def test_a_laplace_prior_has_its_mode_at_the_kink(rate: Any, inference: Any) -> 
     middle = model.intercept_[0] + coef @ center
     residual = w * (expit(x @ coef + model.intercept_[0]) - y)
     slope = residual @ (x - center)
-    zero = coef == 0
-    np.testing.assert_allclose(slope[~zero], -(rate * np.sign(coef))[~zero], rtol=1e-5)
-    assert (np.abs(slope) <= rate)[zero].all()
+    kink = coef == loc
+    np.testing.assert_allclose(slope[~kink], -(rate * np.sign(coef - loc))[~kink], rtol=1e-5)
+    assert (np.abs(slope) <= rate)[kink].all()
     assert residual.sum() == pytest.approx(-2 * middle / (100 + middle**2), abs=1e-5)
     value = cross_entropy(np.r_[model.intercept_, coef], x, y, w)
-    value -= stats.laplace(0, 1 / rate).logpdf(coef).sum() + stats.cauchy(0, 10).logpdf(middle)
+    value -= stats.laplace(loc, 1 / rate).logpdf(coef).sum() + stats.cauchy(0, 10).logpdf(middle)
     assert model.objective_ * w.sum() == pytest.approx(value, rel=1e-9)
 
 
@@ -105,10 +122,22 @@ def test_draws_under_a_laplace_prior_against_quadrature() -> None:
 
 
 @pytest.mark.parametrize(
-    "family", [dist.Laplace, pytest.param(dist.Normal, marks=pytest.mark.slow)]
+    ("family", "kind"),
+    [
+        (dist.Laplace, stats.laplace),
+        pytest.param(dist.Normal, stats.norm, marks=pytest.mark.slow),
+        pytest.param(partial(dist.StudentT, 3.0), stats.t(3), marks=pytest.mark.slow),
+    ],
 )
-def test_tails_of_the_intercept_beside_a_prior_of_numpyro(family: Any) -> None:
-    """Weight draws of the prior by the likelihood of labels of one class."""
+def test_tails_of_the_intercept_beside_a_prior_of_numpyro(family: Any, kind: Any) -> None:
+    """Weight draws of the prior by the likelihood of labels of one class.
+
+    Parameters
+    ----------
+    family : function of location and scale
+        Makes the NumPyro distribution. Student's t has no quantiles (``icdf``).
+    kind : distribution of SciPy
+    """
     x, scale, n = make_features(20, 5)[0], np.linspace(0.2, 2.0, 5), 400_000
     model = bc.LogisticRegression(
         coef_prior=family(0.0, scale),
@@ -118,9 +147,8 @@ def test_tails_of_the_intercept_beside_a_prior_of_numpyro(family: Any) -> None:
         num_samples=4000,
     ).fit(x, np.ones(20))
     center = x.mean(axis=0)
-    kind = stats.laplace if family is dist.Laplace else stats.norm
     middle = stats.cauchy.rvs(scale=10, size=n, random_state=0)
-    coef = kind.rvs(scale=scale, size=(n, 5), random_state=1)
+    coef = scale * kind.rvs(size=(n, 5), random_state=1)
     mass = np.exp(-np.logaddexp(0, -middle[:, None] - coef @ (x - center).T).sum(axis=1))
     order = np.argsort(middle)
     quantiles = middle[order][np.searchsorted(np.cumsum(mass[order]) / mass.sum(), [0.1, 0.5, 0.9])]

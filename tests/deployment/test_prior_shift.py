@@ -611,6 +611,39 @@ def test_scores_that_separate_the_classes_count_them(k: int) -> None:
     assert bc.expected_performance(calibrator, new).accuracy.value > 0.98
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(("separation", "rows"), [(4.0, 40), (1.5, 400)])
+def test_intervals_that_miss_the_true_probabilities_warn(separation: float, rows: int) -> None:
+    """Compare intervals with the true probabilities, and those that miss them with the warnings.
+
+    Parameters
+    ----------
+    separation : float
+        Distance of the class means of the normal scores, in standard deviations.
+    rows : int
+        Number of calibration rows, half of each class.
+    """
+    truth = np.linspace(0.1, 0.9, 9)
+    covered, warned = [], []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        y = np.arange(rows) % 2
+        scores = rng.normal(size=rows) + separation * (y - 0.5)
+        calibrator = bc.Logistic(inputs="scores").fit(scores, y)
+        shift = bc.PriorShift(calibrator, class_prior=[0.5, 0.5]).fit()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            lower, upper = shift.predict_interval(logit(truth) / separation)
+        covered.append(np.mean((lower <= truth) & (truth <= upper)))
+        warned.append(any(w.category is bc.AccuracyWarning for w in caught))
+    if separation < 2:
+        assert np.mean(covered) > 0.8
+        assert not any(warned)
+    else:
+        assert np.mean(covered) < 0.7
+        assert np.mean(warned) > 0.7
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::bayescal.AccuracyWarning")  # raised for 1 % of the data sets
 @pytest.mark.parametrize(("k", "n", "m"), [(2, 200, 2000), (2, 2000, 200), (3, 300, 1000)])

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 from scipy import integrate, stats
 from scipy.special import expit
 
 import bayescal as bc
-from bayescal.regression.binary.heavy_tails import Coordinates, LogisticLikelihood
+from bayescal.regression.binary.heavy_tails import (
+    Coordinates,
+    LogisticLikelihood,
+    quantile_function,
+)
 from bayescal.regression.binary.objective import BinaryDesign, CoefficientPrior
 from bayescal.regression.binary.posterior import Target, sample
 
@@ -33,6 +40,39 @@ def test_coordinates_are_normal_scores_of_the_prior() -> None:
     np.testing.assert_allclose(slope[:, 0], np.exp(stats.norm.logpdf(z[:, 0])) / law.pdf(u[:, 0]))
     np.testing.assert_allclose(slope[:, 1:], np.tile(PRIOR.scale[1:], (4, 1)))
     assert np.isfinite(coordinates.coefficients(np.full((1, 3), 1e9))[0]).all()
+
+
+@pytest.mark.slow
+def test_quantiles_of_a_distribution_without_them() -> None:
+    """Compare quantiles of mixtures of normal distributions with the distribution function."""
+    scales = np.array([[0.01, 0.02], [0.3, 5.0]])
+    law = dist.MixtureSameFamily(
+        dist.Categorical(probs=np.full((2, 2), 0.5)), dist.Normal(0, scales)
+    )
+    quantiles = quantile_function(law)
+    assert quantiles is not None
+    z = np.linspace(-6.5, 6.5, 202).reshape(-1, 2)
+    u, slope = quantiles(z)
+    ratio = -np.abs(u)[..., None] / scales
+    np.testing.assert_allclose(
+        stats.norm.cdf(ratio).mean(axis=-1), stats.norm.cdf(-np.abs(z)), 1e-4
+    )
+    density = (stats.norm.pdf(ratio) / scales).mean(axis=-1)
+    np.testing.assert_allclose(slope, stats.norm.pdf(z) / density, 1e-3)
+
+
+@pytest.mark.slow
+def test_a_poor_approximation_under_a_distribution_without_quantiles_warns() -> None:
+    class Unknown(dist.Normal):
+        def cdf(self, value: Any) -> Any:
+            raise NotImplementedError
+
+        def icdf(self, q: Any) -> Any:
+            raise NotImplementedError
+
+    model = bc.LogisticRegression(coef_prior=Unknown(), inference="laplace", random_state=0)
+    with pytest.warns(bc.SamplingWarning, match="effective sample size 1\\); .* inference='nuts'"):
+        model.fit(*separable(5, 15, 0))
 
 
 def test_likelihoods_and_gradients() -> None:
@@ -137,6 +177,16 @@ def test_a_poor_approximation_of_more_than_a_hundred_coefficients_warns() -> Non
     x = rng.normal(size=(40_000, 120))
     model.fit(x, rng.random(40_000) < expit(x[:, 0]))  # normal: no warning
     assert model.posterior_.ess.min() == 1000
+
+
+@pytest.mark.parametrize("weight", [1e9, 1e11, 1e15])
+def test_a_poor_approximation_of_large_weights_warns(weight: float) -> None:
+    """Fit separable labels, and labels whose posterior is normal but for rounding."""
+    model = bc.LogisticRegression(coef_prior="cauchy", inference="laplace", random_state=0)
+    x, weights = np.linspace(-2, 2, 16)[:, None], np.full(16, weight)
+    with pytest.warns(bc.SamplingWarning, match="effective sample size 1\\); .* inference='nuts'"):
+        model.fit(x, x[:, 0] > 0, weights)
+    assert model.fit(x, np.arange(16) % 3 > 0, weights).posterior_.ess.min() == 1000
 
 
 @pytest.mark.parametrize("repeats", [1, 10_000, 1_000_000])

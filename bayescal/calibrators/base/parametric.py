@@ -64,7 +64,10 @@ class ParametricCalibrator(Calibrator):
         "map" estimates the best parameters. The others compute a posterior under a weak prior:
         "laplace" by a normal approximation (of up to 30 parameters refined by sequential Monte
         Carlo where it is poor), "nuts" by four chains of the no-U-turn sampler. Predictions are
-        then posterior means.
+        then posterior means. With more than 30 parameters and few rows prefer "nuts": in
+        simulations of ``Matrix`` with six classes and 60 to 1,000 rows, 90 % intervals by "laplace"
+        contained 82 to 84 % of the probabilities, those by "nuts" 89 to 90 %, and the mean log loss
+        with 60 rows was 0.75 instead of 0.69.
     num_samples : int
         Number of posterior draws, over all chains.
     random_state : int, RandomState or None

@@ -24,6 +24,7 @@ from bayescal.regression.binary.objective import (
     centered,
     cross_entropy,
     movement,
+    offset_of,
     start,
     uncentered,
     units,
@@ -61,12 +62,13 @@ def fit_one(problem: Regression[jax.Array], lasso: bool) -> Minimum[jax.Array]:
     l1 = jnp.broadcast_to(problem.l1, (unit.shape[0] - 1,))
     strength = jnp.concatenate([jnp.zeros(1), l1]) / unit
     has_prior = problem.prior is not None or problem.intercept_prior is not None
+    offset = offset_of(problem, unit)
 
     def objective(beta: Float[jax.Array, " parameters"]) -> QuadraticModel[jax.Array]:
         loss = (
-            _negative_log_posterior(problem, unit, beta)
+            _negative_log_posterior(problem, unit, beta + offset)
             if has_prior
-            else cross_entropy(problem, beta)
+            else cross_entropy(problem, beta + offset)
         )
         return add_penalties(problem, unit, strength if lasso else None, loss, beta)
 
@@ -74,7 +76,8 @@ def fit_one(problem: Regression[jax.Array], lasso: bool) -> Minimum[jax.Array]:
         beta: Float[jax.Array, " parameters"], step: Float[jax.Array, " parameters"]
     ) -> Float[jax.Array, ""]:
         # Two products with one column are faster than one product with two.
-        line = beta[0] + problem.x @ beta[1:]
+        at = beta + offset
+        line = at[0] + problem.x @ at[1:]
         return movement(line, step[0] + problem.x @ step[1:], problem.weights)
 
     squares = problem.weights @ problem.x**2
@@ -87,7 +90,7 @@ def fit_one(problem: Regression[jax.Array], lasso: bool) -> Minimum[jax.Array]:
         direction=lasso_step(strength) if lasso else newton_step,
         movement=moved,
     )
-    return minimum._replace(x=uncentered(minimum.x / unit, mean))
+    return minimum._replace(x=uncentered((minimum.x + offset) / unit, mean))
 
 
 def _negative_log_posterior(

@@ -6,6 +6,8 @@ no heavy tails, whatever the number of coefficients.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Generic, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,11 +25,15 @@ Theta: TypeAlias = 'Float[np.ndarray, " parameters"]'
 Particles: TypeAlias = 'Float[np.ndarray, "particles parameters"]'
 ThetaDraws: TypeAlias = 'Float[np.ndarray, "*draws parameters"]'
 DeviceDraws: TypeAlias = 'Float[jax.Array, "*draws parameters"]'
+#: Quantiles of a prior at the normal distribution function of coordinates, and the derivative.
+Quantiles: TypeAlias = Callable[[ThetaDraws], tuple[ThetaDraws, ThetaDraws]]
 
 #: Largest absolute coordinate, so that no square overflows; the prior's mass beyond is 1e-137.
 _MAX_COORDINATE = 25.0
 #: Largest absolute coordinate of NumPyro distributions, whose quantiles are inaccurate near one.
 _MAX_OF_DISTRIBUTION = 7.0
+#: Nodes of tabulated quantiles; steps of the search for them, and its largest argument of sinh.
+_TABLE_NODES, _BISECTIONS, _MAX_ASINH = 513, 36, 100.0
 #: Number of stages, and the fraction of particles that must be effective at the end.
 _STAGES, _ENOUGH = 60, 0.2
 #: Trajectories of a stage, their steps, and the fraction that should be accepted.
@@ -104,12 +110,12 @@ class LogisticLikelihood(NamedTuple, Generic[ArrayT]):
 class Coordinates(NamedTuple):
     """The map from z to coefficients u, of which ``positive`` ones are logarithms.
 
-    The NumPyro distribution is the prior of the ``distributed`` coefficients.
+    The prior of the ``distributed`` coefficients has these ``quantiles``.
     """
 
     prior: CoefficientPrior
     positive: Bool[np.ndarray, " parameters"]
-    distribution: Distribution | None = None
+    quantiles: Quantiles | None = None
     distributed: Bool[np.ndarray, " parameters"] | None = None
 
     def coefficients(self, z: ThetaDraws) -> tuple[ThetaDraws, ThetaDraws]:
@@ -124,12 +130,72 @@ class Coordinates(NamedTuple):
         center, scale = np.asarray(self.prior.center), np.asarray(self.prior.scale)
         u = center + scale * np.where(heavy, quantile, z)
         slope = scale * np.where(heavy, slope, 1.0)
-        if self.distribution is not None:
+        if self.quantiles is not None:
             part = np.clip(z[..., self.distributed], -_MAX_OF_DISTRIBUTION, _MAX_OF_DISTRIBUTION)
-            with float64():
-                quantiles = _quantiles(self.distribution, jnp.asarray(part))
-            u[..., self.distributed], slope[..., self.distributed] = quantiles
+            u[..., self.distributed], slope[..., self.distributed] = self.quantiles(part)
         return u, slope
+
+
+def quantile_function(law: Distribution) -> Quantiles | None:
+    """Return the function that computes the quantiles of a distribution, or None if none can.
+
+    Quantiles of a distribution without ``icdf`` are found in its ``cdf`` and tabulated
+    for cubic interpolation, with errors of about 1e-6 of the scale.
+    """
+    if _has_function(law, "icdf"):
+        return partial(_quantiles_of_law, law)
+    if not _has_function(law, "cdf"):
+        return None
+    from scipy.interpolate import CubicHermiteSpline
+    from scipy.special import ndtr
+
+    z = np.linspace(-_MAX_OF_DISTRIBUTION, _MAX_OF_DISTRIBUTION, _TABLE_NODES)
+    with float64(), jax.numpy_dtype_promotion("standard"):
+        shape = law.log_prob(jnp.zeros(())).shape
+        level = ndtr(z).reshape(-1, *(1 for _ in shape))
+        low = np.full((_TABLE_NODES, *shape), -_MAX_ASINH)
+        high = -low
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            below = np.asarray(law.cdf(jnp.asarray(np.sinh(middle)))) < level
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        u = np.sinh((low + high) / 2)
+        density = np.asarray(law.log_prob(jnp.asarray(u)))
+    slope = np.exp(-0.5 * z**2).reshape(level.shape) / np.sqrt(2 * np.pi) / np.exp(density)
+    tables = [
+        CubicHermiteSpline(z, *columns)
+        for columns in zip(u.reshape(len(z), -1).T, slope.reshape(len(z), -1).T, strict=True)
+    ]
+    return partial(_look_up, tables, [table.derivative() for table in tables])
+
+
+def _has_function(law: Distribution, name: str) -> bool:
+    """Return whether a distribution can compute its ``icdf`` or ``cdf``."""
+    try:
+        with jax.numpy_dtype_promotion("standard"):
+            return getattr(law, name)(jnp.full((), 0.5)) is not None
+    except (NotImplementedError, ImportError):
+        return False  # Some distributions have none, and some need another library.
+
+
+def _look_up(
+    tables: Sequence[Callable[[ThetaDraws], ThetaDraws]],
+    slopes: Sequence[Callable[[ThetaDraws], ThetaDraws]],
+    z: ThetaDraws,
+) -> tuple[ThetaDraws, ThetaDraws]:
+    if len(tables) == 1:
+        return tables[0](z), slopes[0](z)
+    u, slope = (
+        np.stack([curve(z[..., i]) for i, curve in enumerate(curves)], axis=-1)
+        for curves in (tables, slopes)
+    )
+    return u, slope
+
+
+def _quantiles_of_law(law: Distribution, z: ThetaDraws) -> tuple[ThetaDraws, ThetaDraws]:
+    with float64():
+        u, slope = map(np.asarray, _quantiles(law, jnp.asarray(z)))
+    return u, slope
 
 
 @jax.jit

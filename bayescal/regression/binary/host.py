@@ -20,6 +20,7 @@ from bayescal.regression.binary.objective import (
     cross_entropy_on_host,
     loss_and_gradient_on_host,
     movement,
+    offset_of,
     penalty_terms,
     start,
     uncentered,
@@ -52,6 +53,7 @@ def fit_on_host(problem: Regression[np.ndarray]) -> Minimum[np.ndarray]:
         minimum = _lbfgs(problem, design, unit)
         return minimum._replace(x=uncentered(minimum.x, mean, np))
     span, begin, first_step = span_of(problem, design), start(problem, np), None
+    offset = offset_of(problem, unit, np)
     stride = len(problem.x) >> _ROWS_OF_PART
     if stride > 4:
         rows = slice(None, None, stride)
@@ -60,11 +62,11 @@ def fit_on_host(problem: Regression[np.ndarray]) -> Minimum[np.ndarray]:
         # The part has means of its own, about which its columns may be constant.
         minimum = fit_on_host(Regression(problem.x[rows], targets, weights, *problem[3:]))
         if minimum.status == Status.CONVERGED:
-            begin = uncentered(minimum.x, -mean, np)
+            begin = uncentered(minimum.x, -mean, np) - offset / unit
         columns = np.ascontiguousarray(design.columns[:, rows])
         first_step = partial(corrected_step, BinaryDesign(columns, targets, weights))
     minimum = fit_design(problem, design, unit, begin * unit, span, first_step)
-    return minimum._replace(x=uncentered(minimum.x / unit, mean, np))
+    return minimum._replace(x=uncentered((minimum.x + offset) / unit, mean, np))
 
 
 def design_of(
@@ -111,7 +113,8 @@ def fit_design(
 ) -> Minimum[np.ndarray]:
     """Fit from ``begin``; both ``begin`` and the result are in the columns' units.
 
-    Only the penalties, priors and ``free`` of ``problem`` are used. With a ``span``, linearly
+    Only the penalties, priors and ``free`` of ``problem`` are used; ``begin`` and the result are
+    measured from the center of the penalties, if there is one. With a ``span``, linearly
     dependent columns share their effect. ``first_step`` is :func:`corrected_step` with a part of
     the rows, which saves an evaluation.
     """
@@ -135,16 +138,17 @@ def fit_design(
         return add_penalties(problem, unit, strength, loss, beta, np)
 
     largest = np.maximum(columns.max(axis=1), -columns.min(axis=1))
+    offset = offset_of(problem, unit, np)
 
     def moved(beta: Vector, step: Vector) -> Float[np.ndarray, ""]:
         # Cheap upper bound; rows are checked only if it is large.
         bound_on_move = np.abs(step) @ largest
         if bound_on_move < 0.01:
             return bound_on_move
-        return movement(beta @ columns, step @ columns, design.weights, np)
+        return movement((beta + offset) @ columns, step @ columns, design.weights, np)
 
     def evaluate(beta: Vector) -> QuadraticModel[np.ndarray]:
-        return cross_entropy_on_host(design, beta)
+        return cross_entropy_on_host(design, beta + offset)
 
     scale = float(design.weights.sum())
     bound = 0.25 * np.einsum("ij,ij,j->i", columns, columns, design.weights)

@@ -36,6 +36,8 @@ class Distribution(Protocol):
 
     def log_prob(self, value: Array) -> jax.Array: ...
 
+    def cdf(self, value: Array) -> jax.Array: ...
+
     def icdf(self, q: Array) -> jax.Array: ...
 
 
@@ -55,6 +57,8 @@ class Regression(NamedTuple, Generic[ArrayT]):
     #: distribution for compiled ones.
     prior: CoefficientPrior | Distribution | None = None
     intercept_prior: CoefficientPrior | Distribution | None = None
+    #: Coefficients from which penalties without a prior are measured; None: from zero.
+    center: Float[ArrayT, "*fits features"] | None = None
 
 
 class CoefficientPrior(NamedTuple):
@@ -321,6 +325,15 @@ def start(problem: Regression[ArrayT], xp: ModuleType = jnp) -> Float[ArrayT, " 
     log_odds = (xp.log(mean) - xp.log1p(-mean))[None]
     beta = xp.concatenate([log_odds, xp.zeros(problem.x.shape[1])])
     return beta if problem.free is None else beta * problem.free
+
+
+def offset_of(
+    problem: Regression[ArrayT], unit: Float[ArrayT, " parameters"], xp: ModuleType = jnp
+) -> Float[ArrayT, " parameters"] | float:
+    """Return the center of the penalties in the columns' units, with zero for the intercept."""
+    if problem.center is None:
+        return 0.0
+    return xp.concatenate([xp.zeros(1), problem.center]) * unit
 
 
 def movement(

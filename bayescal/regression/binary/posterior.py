@@ -24,6 +24,7 @@ from bayescal.regression.binary.heavy_tails import (
     Coordinates,
     LogisticLikelihood,
     draw_heavy_tailed,
+    quantile_function,
 )
 from bayescal.regression.binary.objective import (
     BinaryDesign,
@@ -32,7 +33,7 @@ from bayescal.regression.binary.objective import (
     Terms,
     cross_entropy_on_host,
 )
-from bayescal.regression.draws import Draws, tempered_draws
+from bayescal.regression.draws import Draws, antithetic, tempered_draws
 from bayescal.regression.model import Sites, log_odds_sites, potential
 
 #: Arrays by their axes.
@@ -70,9 +71,10 @@ class ScoreColumns(NamedTuple):
 
 
 class Kinked(NamedTuple):
-    """The mode under priors with a kink at zero, and the inverse variance of each prior."""
+    """The mode under priors with a kink, where it is, and the inverse variance of each prior."""
 
     mode: Minimum[np.ndarray]
+    kink: Theta
     precision: Theta
 
 
@@ -99,7 +101,7 @@ def find_mode(target: Target, kinked: Kinked | None = None) -> tuple[Minimum[np.
     with np.errstate(all="ignore"):
         if kinked is not None:
             x = kinked.mode.x
-            curvature = np.where(x == 0, kinked.precision, 0.0)
+            curvature = np.where(x == kinked.kink, kinked.precision, 0.0)
             return kinked.mode, objective(x).hessian + np.diag(curvature)
         minimum = newton_on_host(
             objective,
@@ -174,15 +176,21 @@ def sample(
 
     if inference == "laplace":
         size, weight = len(sums.weights), float(np.sum(sums.weights))
-        refine = None
-        if np.any(target.prior.cauchy) and _has_quantiles(target.distribution):
+        law = target.distribution
+
+        def heavy_tailed(
+            count: int, rng: np.random.Generator
+        ) -> tuple[Float[np.ndarray, "draws parameters"], Theta]:
+            quantiles = None if law is None else quantile_function(law)
+            if law is not None and quantiles is None:
+                # No draw counts as effective, so that fits warn.
+                return antithetic(mode.x, factor, count, seed), np.ones(len(factor))
             positive = np.asarray(target.positive) > 0
             where = None if target.distributed is None else np.asarray(target.distributed) > 0
-            refine = partial(
-                draw_heavy_tailed,
-                sums,
-                Coordinates(target.prior, positive, target.distribution, where),
-            )
+            coordinates = Coordinates(target.prior, positive, quantiles, where)
+            return draw_heavy_tailed(sums, coordinates, count, rng)
+
+        refine = heavy_tailed if np.any(target.prior.cauchy) else None
         draws = tempered_draws(
             log_density, size, mode.x, factor, num_samples, seed, status, weight, refine
         )
@@ -192,14 +200,6 @@ def sample(
             given = sums, make()
         draws = sample_whitened(_loss, given, mode.x, factor, num_samples, seed, status)
     return draws._replace(coefficients=_constrain(target, draws.coefficients))
-
-
-def _has_quantiles(law: Distribution | None) -> bool:
-    """Return whether a distribution, if there is one, can compute its quantiles."""
-    try:
-        return law is None or law.icdf(jnp.full((), 0.5)) is not None
-    except (NotImplementedError, ImportError):
-        return False  # Some distributions have none, and some need another library.
 
 
 def _prior_value(

@@ -290,6 +290,14 @@ def test_metrics_by_their_other_names() -> None:
         np.testing.assert_allclose(row, expected, rtol=1e-9)
 
 
+@pytest.mark.parametrize(("name", "hint"), [("roc_auc", ""), ("auc", ""), ("acuracy", "accuracy")])
+def test_errors_suggest_only_metrics_that_a_sweep_has(name: str, hint: str) -> None:
+    with pytest.raises(ValueError, match=f"got '{name}'") as error:
+        bc.sweep(WIDE, metrics=[name])
+    suggested = str(error.value).partition("did you mean ")[2]
+    assert suggested == (f"{hint!r}?" if hint else "")
+
+
 def test_shape_of_the_result() -> None:
     result = bc.sweep(
         {"w": WIDE}, n_train=[10, 20], class_ratio=[0.5, 0.7], methods=["platt", "normal"],

@@ -121,6 +121,23 @@ def test_costs_equal_a_loop() -> None:
     assert result.realized == pytest.approx(realized, rel=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+def test_decisions_with_equal_costs_are_the_first_in_every_precision(
+    dtype: type[np.floating],
+) -> None:
+    # Expected costs in tenths are integers, hence exact.
+    tenths = np.array([(a, b, 10 - a - b) for a in range(11) for b in range(11 - a)])
+    y = np.arange(len(tenths)) % 3
+    for costs in ([[0, 1, 2], [9, 0, 4], [3, 2, 1]], [[0, 1, 1], [2, 0, 1], [1, 3, -1]]):
+        expected = (tenths @ np.array(costs)).argmin(axis=1)
+        result = metrics.decision_cost((tenths / 10).astype(dtype), y, costs=costs)
+        np.testing.assert_array_equal(result.decision, expected)
+        realized = np.array(costs)[y, expected].mean()
+        assert result.realized == pytest.approx(realized, rel=1e-12)
+    two = metrics.decision_cost((tenths[:, 0] / 10).astype(dtype), costs=[[0, 1], [9, 0]])
+    np.testing.assert_array_equal(two.decision, tenths[:, 0] > 1)
+
+
 def test_zero_one_costs_are_errors_of_the_classifier() -> None:
     probs, y, _ = draw_classes()
     result = metrics.decision_cost(probs, y, costs=1 - np.eye(4))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
-from bayescal._core.binning import threshold_slack
+from bayescal._core.binning import TIE, threshold_slack
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
@@ -37,7 +37,7 @@ class DecisionCost(NamedTuple):
     expected : array of shape (n, d)
         Expected cost of each decision, if the probabilities are right.
     decision : int array of shape (n,)
-        The decision with the lowest expected cost; the first in a tie.
+        The decision with the lowest expected cost; the first in a tie, up to rounding.
     predicted : float
         Mean expected cost of the decisions that were made.
     realized : float or None
@@ -116,7 +116,10 @@ def decision_cost(
         raise ValueError(f"costs must have shape ({rows.shape[1]}, decisions), got {costs.shape}")
     check_finite(costs, "costs")
     expected = rows @ costs
-    decision = expected.argmin(axis=1)
+    # Costs that are equal up to rounding of the probabilities tie.
+    slack = max(checked.precision / 2, TIE) * (rows @ np.abs(costs))
+    tied = expected - slack <= (expected + slack).min(axis=1, keepdims=True)
+    decision = tied.argmax(axis=1)
     chosen, mass = decision[positive], checked.weights / checked.weights.sum()
     predicted = float(mass @ expected[positive, chosen])
     realized = None if y is None else float(mass @ costs[checked.y, chosen])

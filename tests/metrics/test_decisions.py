@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn.isotonic
 import sklearn.metrics
@@ -293,6 +294,21 @@ def test_best_threshold_against_all_thresholds() -> None:
     # The decision agrees with the expected costs of both decisions.
     decided = metrics.decision_cost(p, costs=costs).decision
     np.testing.assert_array_equal(decided, p > result.threshold)
+
+
+def test_best_threshold_takes_costs_by_the_names_of_the_classes() -> None:
+    p, happened = np.array([0.05, 0.2, 0.4, 0.6]), np.array([0, 0, 1, 1])
+    y = np.array(["no", "yes"])[happened]
+    expected = metrics.best_threshold([[0, 1], [10, 0]], p, happened)
+    assert expected.threshold == pytest.approx(1 / 11)
+    table = pd.DataFrame([[0, 10], [1, 0]], ["yes", "no"], ["yes", "no"])
+    rows = pd.DataFrame([[10, 0], [0, 1]], ["yes", "no"], ["leave", "treat"])
+    for costs in (table, table.loc[["no", "yes"]], rows, {"yes": [10, 0], "no": [0, 1]}):
+        assert metrics.best_threshold(costs, p, y) == expected
+        alone = metrics.best_threshold(costs, classes=["no", "yes"])
+        assert alone.threshold == expected.threshold
+    numbered = pd.DataFrame([[0, 10], [1, 0]], [1, 0], [1, 0])
+    assert metrics.best_threshold(numbered).threshold == expected.threshold
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])

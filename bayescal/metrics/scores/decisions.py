@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import as_numpy, check_count, check_finite
-from bayescal.data.label_names import column_names, in_order, rows_by_class
+from bayescal.data.label_names import class_array, column_names, in_order, rows_by_class
 from bayescal.data.order.equal_rows import is_first
 from bayescal.data.predictions import (
     Classes,
@@ -164,7 +165,8 @@ def best_threshold(
     ----------
     costs : array of shape (2, 2)
         Cost of each decision (column) for each class (row), in any unit; gains are negative. A
-        wrong decision must cost more than the right one.
+        wrong decision must cost more than the right one. Rows and columns of a data frame that are
+        named like the classes may have any order, as may a dictionary of rows by class.
     probs : array of shape (n,) or (n, 2), optional
         P(y = 1), or rows of two probabilities, to compare with the best threshold on these data.
     y : array of shape (n,), optional
@@ -201,13 +203,20 @@ def best_threshold(
     >>> best_threshold([[0, 1], [10, 0]], [0.05, 0.2, 0.4, 0.6], [0, 0, 1, 1])
     Threshold(threshold=0.0909..., cost=0.25, empirical=0.4, empirical_cost=0.0)
     """
-    table = as_numpy(costs, "costs").astype(np.float64)
+    rows = list(costs.values()) if isinstance(costs, Mapping) else costs
+    table = as_numpy(rows, "costs").astype(np.float64)
     if table.shape != (2, 2):
         raise ValueError(
             f"costs must have shape (2, 2), got {table.shape}; they come first: "
             "best_threshold(costs, probs, y)"
         )
     check_finite(table, "costs")
+    data = None if probs is None else as_predictions(probs, y, weights, Reading(classes, inputs))
+    known = (0, 1) if classes is None else class_array(classes)
+    if data is not None and data.classes is not None:
+        known = data.classes
+    table = np.asarray(rows_by_class(costs, known, "costs"), np.float64)
+    table = in_order(table, column_names(costs), known, "costs")
     alarm, miss = table[0, 1] - table[0, 0], table[1, 0] - table[1, 1]
     if alarm <= 0 or miss <= 0:
         raise ValueError(
@@ -215,9 +224,8 @@ def best_threshold(
             f"{table.tolist()}"
         )
     threshold = float(alarm / (alarm + miss))
-    if probs is None:
+    if data is None:
         return Threshold(threshold)
-    data = as_predictions(probs, y, weights, Reading(classes, inputs))
     if data.columns is not None:
         raise ValueError(f"probs must be of two classes, got {data.columns} columns")
     mass = data.weights / data.weights.sum()

@@ -9,6 +9,7 @@ import pytest
 import sklearn.isotonic
 import sklearn.metrics
 
+import bayescal as bc
 from bayescal import metrics
 from tests.calibrators.discrete import add_rounding_errors
 
@@ -205,6 +206,22 @@ def test_hamming_loss_equals_scikit_learn(weighted: bool) -> None:
     expected = sklearn.metrics.hamming_loss(y, probs > 0.3, sample_weight=chosen)
     value = metrics.hamming_loss(probs, y, threshold=0.3, weights=chosen)
     assert value == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+def test_hamming_loss_at_the_threshold_in_every_precision(dtype: type[np.floating]) -> None:
+    tenths = np.arange(11)[:, None] + np.zeros((1, 2), int)
+    y = np.stack([np.arange(11) % 2, np.arange(11) % 3 > 0], axis=1)
+    for threshold in range(1, 10):
+        expected = ((tenths > threshold) != y).mean()
+        probs = (tenths / 10).astype(dtype)
+        value = metrics.hamming_loss(probs, y, threshold=threshold / 10)
+        assert value == pytest.approx(expected, rel=1e-12)
+        streamed = metrics.hamming_loss(
+            bc.Blocks([(probs[:4], y[:4]), (probs[4:], y[4:])]), threshold=threshold / 10
+        )
+        assert streamed == pytest.approx(expected, rel=1e-12)
+    assert metrics.hamming_loss([[0.1 + 0.2]], [[0]], threshold=0.3) == 0
 
 
 @pytest.mark.parametrize("metric", [metrics.multilabel_ece, metrics.hamming_loss])

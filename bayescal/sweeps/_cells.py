@@ -19,6 +19,8 @@ from bayescal.sweeps._identity import describe_array, digest_of_captured, digest
 
 #: Attributes of distributions that contain other distributions.
 _INSIDE = "base_dist", "transforms", "mixing_distribution", "component_distribution"
+#: Attributes of transforms that contain other transforms.
+_TRANSFORMS_INSIDE = "parts", "base_transform"
 
 
 class Cell(NamedTuple):
@@ -79,7 +81,12 @@ def _described(value: object) -> object:
     if value is None or isinstance(value, str):
         return value
     if hasattr(value, "tree_flatten"):
-        return [type(value).__name__, [_described(leaf) for leaf in jax.tree.leaves(value)]]
+        kind, leaves = type(value).__name__, [_described(leaf) for leaf in jax.tree.leaves(value)]
+        # The numbers of transforms inside another one do not tell of which kind they are.
+        inside = {name: getattr(value, name) for name in _TRANSFORMS_INSIDE if hasattr(value, name)}
+        if kind == "_InverseTransform":
+            inside = {"inv": value.inv}  # type: ignore[attr-defined]
+        return [kind, leaves, _described(inside)] if inside else [kind, leaves]
     return np.asarray(value, np.float64).tolist()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
@@ -326,6 +326,12 @@ def _as_recipe(method: object) -> Recipe:
             known = ", ".join((*LOGISTIC, *INFORMED, OPTIMAL))
             raise ValueError(f"{error}; methods may also be {known}") from None
     if isinstance(method, Mapping):
+        options = [option.name for option in fields(Informed)]
+        if strange := [name for name in method if name not in options]:
+            raise ValueError(
+                f"a method that is a dict must have options among {', '.join(options)}, got "
+                f"{strange[0]!r}"
+            )
         return Informed(**method)
     if isinstance(method, Prior):
         return Informed(prior=method)

@@ -23,6 +23,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpyro.distributions import transforms
 
 import bayescal as bc
 from bayescal._core.files import partial_path
@@ -312,6 +313,24 @@ def test_mixtures_of_other_distributions_are_told_apart() -> None:
         return bc.GaussianPrior(mu0=mixture, mu1=1.0, sigma=1.0)
 
     assert digest_of(prior(1.0)) == digest_of(prior(1.0)) != digest_of(prior(2.0))
+
+
+def test_transforms_inside_others_are_told_apart() -> None:
+    def digest(transform: transforms.Transform) -> str:
+        base = dist.Beta(2.0, 2.0)
+        mean = dist.TransformedDistribution(base, transform)
+        return digest_of(bc.GaussianPrior(mu0=mean, mu1=1.0, sigma=1.0))
+
+    kinds = transforms.ExpTransform, transforms.SigmoidTransform, transforms.SoftplusTransform
+    for wrap in (
+        lambda kind: transforms.ComposeTransform([kind()]),
+        lambda kind: kind().inv,
+        lambda kind: transforms.ComposeTransform([transforms.ComposeTransform([kind()])]),
+        lambda kind: transforms.IndependentTransform(kind(), 0),
+    ):
+        digests = [digest(wrap(kind)) for kind in kinds]
+        assert len({*digests}) == 3
+        assert digests == [digest(wrap(kind)) for kind in kinds]
 
 
 def test_models_that_differ_are_told_apart() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -155,13 +155,12 @@ def reading_for(choice: tuple[str, Mapping[str, object]], reading: Reading) -> R
     return replace(reading, multilabel=True) if multilabel else reading
 
 
-def did_you_mean(name: str, allowed: Collection[str] | None = None) -> str:
-    """Suggest the metric with the most similar name, if ``allowed``, to end an error message."""
+def did_you_mean(name: str) -> str:
+    """Suggest the metric with the most similar other name, at the end of an error message."""
     candidates = {name: name for name in (*METRICS, *OTHER_NAMES, *RANKINGS)} | _RANKING_NAMES
-    for similar in get_close_matches(str(name).lower(), candidates, 1):
-        if allowed is None or candidates[similar] in allowed:
-            return f"; did you mean {candidates[similar]!r}?"
-    return ""
+    similar = get_close_matches(str(name).lower(), candidates, 1)
+    meant = candidates[similar[0]] if similar else name
+    return f"; did you mean {meant!r}?" if meant != name else ""
 
 
 def streamed(name: str, columns: int | None, options: dict[str, object]) -> SumMetric:

@@ -90,7 +90,7 @@ def make_metric(name: str, options: Mapping[str, object]) -> Metric:
         name, options = find_metric(name, options)
     able = [key for key, entry in METRICS.items() if entry.make and "binary" in entry.shapes]
     if name not in able:
-        hint = did_you_mean(name, (*able, *OTHER_NAMES))
+        hint = did_you_mean(name)
         raise ValueError(f"metrics must be among {', '.join(able)}, got {name!r}{hint}")
     make = METRICS[name].make
     assert make is not None

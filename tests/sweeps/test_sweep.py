@@ -290,7 +290,7 @@ def test_metrics_by_their_other_names() -> None:
         np.testing.assert_allclose(row, expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize(("name", "hint"), [("roc_auc", ""), ("acuracy", "; did you mean")])
+@pytest.mark.parametrize(("name", "hint"), [("roc_auc", ""), ("brier_scor", "; did you mean")])
 def test_errors_never_suggest_the_metric_that_a_sweep_refuses(name: str, hint: str) -> None:
     with pytest.raises(ValueError, match=f"got '{name}'{hint or '$'}"):
         bc.sweep(WIDE, metrics=[name])

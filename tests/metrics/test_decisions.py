@@ -136,6 +136,13 @@ def test_decisions_with_equal_costs_are_the_first_in_every_precision(
         np.testing.assert_array_equal(result.decision, expected)
         realized = np.array(costs)[y, expected].mean()
         assert result.realized == pytest.approx(realized, rel=1e-12)
+        gap = (tenths @ np.array(costs))[np.arange(len(y)), expected].mean() / 10 - realized
+        value = metrics.loss_gap((tenths / 10).astype(dtype), y, losses=np.array([costs], float))
+        assert value == pytest.approx(abs(gap), abs=1e-3)
+    # Both decisions cost 0.9 if the probability 0.1 is right; the first costs 9 * 0.3 in fact.
+    tenth, happened = np.full(10, 0.1, dtype), [1] * 3 + [0] * 7
+    value = metrics.loss_gap(tenth, happened, losses=[[[0.0, 1.0], [9.0, 0.0]]])
+    assert value == pytest.approx(1.8, rel=1e-3)
     two = metrics.decision_cost((tenths[:, 0] / 10).astype(dtype), costs=[[0, 1], [9, 0]])
     np.testing.assert_array_equal(two.decision, tenths[:, 0] > 1)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import Array, ArrayLike
+from bayescal._core.arrays import AnyArray, Array, ArrayLike, ArrayT
 from bayescal._core.binning import TIE, threshold_slack
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
@@ -117,14 +117,21 @@ def decision_cost(
         raise ValueError(f"costs must have shape ({rows.shape[1]}, decisions), got {costs.shape}")
     check_finite(costs, "costs")
     expected = rows @ costs
-    # Costs that are equal up to rounding of the probabilities tie.
-    slack = max(checked.precision / 2, TIE) * (rows @ np.abs(costs))
-    tied = expected - slack <= (expected + slack).min(axis=1, keepdims=True)
-    decision = tied.argmax(axis=1)
+    decision = _cheapest(expected, rows @ np.abs(costs), checked.precision, np)
     chosen, mass = decision[positive], checked.weights / checked.weights.sum()
     predicted = float(mass @ expected[positive, chosen])
     realized = None if y is None else float(mass @ costs[checked.y, chosen])
     return DecisionCost(expected, decision, predicted, realized)
+
+
+def _cheapest(expected: ArrayT, sizes: ArrayT, precision: AnyArray, xp: ModuleType) -> ArrayT:
+    """Return the first of decisions (..., d) with the least expected cost, up to rounding.
+
+    ``sizes`` (..., d) are the expected absolute costs, and ``precision`` that of probabilities.
+    """
+    slack = sizes * xp.maximum(precision / 2, TIE)
+    least = (expected + slack).min(axis=-1, keepdims=True)
+    return (expected - slack <= least).argmax(axis=-1)
 
 
 class Threshold(NamedTuple):
@@ -274,7 +281,7 @@ def loss_gap(
     y : array of shape (n,) or (n, k)
         Labels, or the true probabilities of the classes, where they are known.
     losses : array of shape (functions, k, decisions), optional
-        Losses of decisions by class.
+        Losses of decisions by class. Of decisions that tie up to rounding, the first is taken.
     functions, decisions : int, default 500 and 2
         Number of losses to draw, and of decisions of each, if ``losses`` is not given.
     seed : int, default 0
@@ -345,7 +352,7 @@ def make_loss_gap(
     if array.ndim != 3 or array.shape[1] != k or array.size == 0:
         raise ValueError(f"losses must have shape (functions, {k}, decisions), got {array.shape}")
     check_finite(array, "losses")
-    return LossGap(array)
+    return LossGap(array, given=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -353,6 +360,8 @@ class LossGap(SumMetric):
     """The average loss gap, from the sum of gaps of each loss (functions, k, decisions)."""
 
     losses: np.ndarray
+    #: Whether the user gave the losses, so that decisions may tie.
+    given: bool = False
     rows = 2
 
     @property
@@ -374,8 +383,12 @@ class LossGap(SumMetric):
         shape = len(probs), functions, decisions
         expected = (probs @ by_class).reshape(shape)
         actual = (data.y @ by_class if data.y.ndim == 2 else by_class[data.y]).reshape(shape)
-        chosen = expected.argmin(axis=2)[:, :, None]
-        gap = xp.take_along_axis(expected - actual, chosen, axis=2)[:, :, 0]
+        if self.given:
+            sizes = (probs @ xp.abs(by_class)).reshape(shape)
+            chosen = _cheapest(expected, sizes, data.precision, xp)
+        else:
+            chosen = expected.argmin(axis=2)
+        gap = xp.take_along_axis(expected - actual, chosen[:, :, None], axis=2)[:, :, 0]
         return Piece(..., gap), Piece(None, None)
 
     def value(self, sums: Array, xp: ModuleType) -> Array:

@@ -44,6 +44,8 @@ _MAX_PARETO_K = 0.7
 #: Fraction of effective draws above which a large k is a false alarm: a tail that makes averages
 #: unreliable leaves far fewer.
 _SAFE_EFFECTIVE_FRACTION = 1 / 3
+#: Largest relative rounding error of the squared scores of a data set.
+_MAX_LOST = 1e-7
 #: Largest R-hat, and largest fraction of divergent steps, of chains that agree.
 _MAX_R_HAT, _MAX_DIVERGENT_FRACTION = 1.05, 0.01
 
@@ -117,7 +119,8 @@ def posterior(
         of the draws are effective; or if R-hat of chains is above 1.05 or more than 1 % of their
         steps diverge.
     AccuracyWarning
-        If a quadrature rule did not converge to 1e-6.
+        If a quadrature rule did not converge to 1e-6, or if data sets of a batch lie so far from
+        each other, more than 20,000 of their standard deviations, that digits are lost.
 
     See Also
     --------
@@ -192,6 +195,8 @@ def posterior(
     estimated, class_probs = read_class_prior(class_prior, classes)
     dim = 1 if family.univariate else batch.x.shape[-1]
     origin = family.origin(given.x, given.mask)
+    if not given.single and type(family).origin is not Family.origin:
+        _check_distances(given, origin)
     sums = layout.spread(_class_sums(family, given, origin))
     with float64():
         shaped = [widen(fit_shapes(p, dim)) for p in priors]
@@ -338,6 +343,24 @@ def _class_sums(family: Family, batch: checks.Batch, origin: np.ndarray) -> np.n
     phi = family.features(batch.x, origin, np)
     member = (batch.y[..., None] == np.arange(family.classes)) & batch.mask[..., None]
     return np.einsum("bnk,bnp->bkp", member.astype(np.float64), phi, optimize=True)
+
+
+def _check_distances(batch: checks.Batch, origin: np.ndarray) -> None:
+    """Warn if data sets are so far from the origin that they share that digits are lost."""
+    rows = np.where(batch.mask, batch.mask / batch.mask.sum(axis=1, keepdims=True), 0.0)
+    r = np.where(batch.mask.reshape(*rows.shape, *[1] * origin.ndim), batch.x - origin, 0.0)
+    mean = np.einsum("bn,bn...->b...", rows, r)
+    square = np.einsum("bn,bn...->b...", rows, (r - mean[:, None]) ** 2)
+    lost = np.finfo(float).eps * mean**2 / np.where(square > 0, square, np.inf)
+    worst = lost.reshape(len(lost), -1).max(axis=1)
+    if worst.max() > _MAX_LOST:
+        distance = np.sqrt(worst.max() / np.finfo(float).eps)
+        warn(
+            f"data set {int(worst.argmax())} of the batch lies {distance:.1g} of its standard "
+            "deviations from the mean of all data sets, and its squares lose digits by rounding; "
+            "condition it by itself, or subtract a typical score from each data set",
+            AccuracyWarning,
+        )
 
 
 def _check_integration(setup: Setup, summary: Summary[np.ndarray], layout: BatchLayout) -> None:

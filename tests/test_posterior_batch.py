@@ -331,3 +331,20 @@ def test_lists_of_priors_share_a_compilation(compilations: Any) -> None:
         job(5, 0.25)
         job(7, 0.5)
     assert not more, more
+
+
+def test_data_sets_far_from_each_other_lose_digits_only_with_a_warning() -> None:
+    rng = np.random.default_rng(0)
+    scores, labels = rng.normal(size=8), np.array([0, 0, 0, 1, 1, 1, 0, 1])
+    prior = bc.NormalInverseGammaPrior(0, 0, 0.001, 0.001, 1.5, 0.7)
+    exact = bc.posterior(prior, (scores, labels), integrator="closed_form").log_evidence
+
+    def evidence(*centers: float) -> float:
+        data = [(scores + center, labels) for center in centers]
+        return bc.posterior(prior, data, integrator="closed_form").log_evidence[0]
+
+    assert evidence(0.0, 1e4) == pytest.approx(exact, abs=1e-6)
+    for centers in ((0.0, 1e7), (-1e7, 1e7)):
+        with pytest.warns(bc.AccuracyWarning, match=r"data set \d of the batch lies .* digits"):
+            inexact = evidence(*centers)
+        assert inexact != pytest.approx(exact, abs=1e-3)

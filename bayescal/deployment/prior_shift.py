@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Self
@@ -89,9 +89,9 @@ class PriorShift(ClassifierMixin, BaseEstimator):
         may have any order), or a ``Beta`` or ``Dirichlet`` of ``numpyro.distributions`` as the
         prior from which they are estimated. The default is a uniform prior.
     calibration_shares : float or array of shape (k,), optional
-        Class proportions of the calibration data. Pass them if no calibration rows are available;
-        the calibrator is then treated as exact, and intervals are too narrow unless it was fitted
-        to many more rows than there are new rows.
+        Class proportions of the calibration data, or a dictionary or a series by class. Pass them
+        if no calibration rows are available; the calibrator is then treated as exact, and intervals
+        are too narrow unless it was fitted to many more rows than there are new rows.
     classes : sequence of k labels or int, optional
         Labels of the columns, if there is no calibrator.
     random_state : int, RandomState or None, default 0
@@ -445,8 +445,9 @@ class PriorShift(ClassifierMixin, BaseEstimator):
                 )
             return self._with_all_classes(kept)
         if calibrator is None:
-            given = np.atleast_1d(as_numpy(self.calibration_shares, "calibration_shares"))
-            k = max(2, len(given))
+            given = self.calibration_shares
+            by_class = isinstance(given, Mapping)
+            k = max(2, len(given) if by_class else np.size(as_numpy(given, "calibration_shares")))
             self.classes_ = class_array(k if self.classes is None else self.classes)
         return None
 

@@ -156,10 +156,11 @@ def reading_for(choice: tuple[str, Mapping[str, object]], reading: Reading) -> R
 
 
 def did_you_mean(name: str) -> str:
-    """Suggest the metric with the most similar name, at the end of an error message."""
+    """Suggest the metric with the most similar other name, at the end of an error message."""
     candidates = {name: name for name in (*METRICS, *OTHER_NAMES, *RANKINGS)} | _RANKING_NAMES
     similar = get_close_matches(str(name).lower(), candidates, 1)
-    return f"; did you mean {candidates[similar[0]]!r}?" if similar else ""
+    meant = candidates[similar[0]] if similar else name
+    return f"; did you mean {meant!r}?" if meant != name else ""
 
 
 def streamed(name: str, columns: int | None, options: dict[str, object]) -> SumMetric:

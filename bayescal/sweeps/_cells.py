@@ -15,10 +15,12 @@ from bayescal._core.execution.precision import float64
 from bayescal._core.lazy import jax, jnp
 from bayescal.models import Family, Prior
 from bayescal.models.prior import draw, is_distribution
-from bayescal.sweeps._identity import describe_array, digest_of_captured, digest_of_function
+from bayescal.sweeps._identity import describe_array, digest_of_captured, digest_of_value
 
 #: Attributes of distributions that contain other distributions.
 _INSIDE = "base_dist", "transforms", "mixing_distribution", "component_distribution"
+#: Attributes of transforms that contain other transforms.
+_TRANSFORMS_INSIDE = "parts", "base_transform"
 
 
 class Cell(NamedTuple):
@@ -54,10 +56,10 @@ def digest_of(prior: Prior) -> str:
         try:
             source = inspect.getsource(model.__code__)  # not that of a function it wraps
             if source.count("lambda") > 1:
-                source += digest_of_function(model)  # all of them have this source
+                source += digest_of_value(model)  # all of them have this source
         except (AttributeError, OSError, TypeError):
             # An object with __call__, a partial function, or a function that was typed in.
-            source = digest_of_function(model)
+            source = digest_of_value(model)
         facts += [source, digest_of_captured(model)]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
@@ -79,7 +81,12 @@ def _described(value: object) -> object:
     if value is None or isinstance(value, str):
         return value
     if hasattr(value, "tree_flatten"):
-        return [type(value).__name__, [_described(leaf) for leaf in jax.tree.leaves(value)]]
+        kind, leaves = type(value).__name__, [_described(leaf) for leaf in jax.tree.leaves(value)]
+        # The numbers of transforms inside another one do not tell of which kind they are.
+        inside = {name: getattr(value, name) for name in _TRANSFORMS_INSIDE if hasattr(value, name)}
+        if kind == "_InverseTransform":
+            inside = {"inv": value.inv}  # type: ignore[attr-defined]
+        return [kind, leaves, _described(inside)] if inside else [kind, leaves]
     return np.asarray(value, np.float64).tolist()
 
 
@@ -168,7 +175,9 @@ def describe(value: object) -> object:
         return describe_array(np.asarray(value))
     if hasattr(value, "get_params") and not isinstance(value, type):
         return describe_estimator(value)
-    return repr(value)
+    if isinstance(value, complex | np.generic):
+        return repr(value)
+    return [type(value).__qualname__, digest_of_value(value)]
 
 
 def describe_estimator(estimator: AnyModel) -> list[object]:

@@ -1,4 +1,4 @@
-"""Digests of functions, from their code and the values that they carry."""
+"""Digests of functions, from their code and the values that they carry, and of other values."""
 
 from __future__ import annotations
 
@@ -6,19 +6,26 @@ import functools
 import hashlib
 import json
 import pickle
+import uuid
 from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType, MethodType, ModuleType
 
 import numpy as np
 
+#: Values that are described by their address, kept so that no other value gets it.
+_KEPT: dict[int, object] = {}
+#: What distinguishes addresses of this process from those of others.
+_PROCESS = uuid.uuid4().hex
 
-def digest_of_function(function: Callable[..., object]) -> str:
-    """Compute a digest of a function, the same in every process with the same version of Python.
 
-    It covers code, defaults, and variables of enclosing functions, so that functions made in a
-    loop differ; but neither global variables nor the code of functions that it calls.
+def digest_of_value(value: object) -> str:
+    """Compute a digest of a value, the same in every process with the same version of Python.
+
+    That of a function covers code, defaults, and variables of enclosing functions, so that
+    functions made in a loop differ; but neither global variables nor the code of functions that it
+    calls. Values that cannot be pickled equal only themselves, in this process.
     """
-    return hashlib.sha256(json.dumps(_described(function, ())).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(_described(value, ())).encode()).hexdigest()
 
 
 def digest_of_captured(function: Callable[..., object]) -> str:
@@ -74,7 +81,9 @@ def _described(value: object, around: tuple[int, ...]) -> object:
     if isinstance(value, np.ndarray) and value.dtype != object:
         return describe_array(value)
     try:
-        return [type(value).__qualname__, hashlib.sha256(pickle.dumps(value)).hexdigest()]
+        content: object = hashlib.sha256(pickle.dumps(value)).hexdigest()
     except Exception:
-        # The text contains an address that no other process has, so it never counts as equal.
-        return repr(value)
+        # An address alone would also describe another object that is made when this one is gone.
+        _KEPT[id(value)] = value
+        content = [_PROCESS, id(value), _described(getattr(value, "__dict__", None), inside)]
+    return [type(value).__qualname__, content]

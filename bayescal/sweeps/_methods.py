@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
+from types import FunctionType
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -28,7 +29,7 @@ from bayescal.regression.model import as_distribution
 from bayescal.smoothing import platt_targets
 from bayescal.smoothing.instance import batched_instance_targets
 from bayescal.sweeps._cells import Cell, DataSetBlock, describe_estimator, digest_of
-from bayescal.sweeps._identity import digest_of_function
+from bayescal.sweeps._identity import digest_of_value
 
 if TYPE_CHECKING:
     from bayescal.inference.result import Posterior
@@ -175,7 +176,9 @@ class Function(Recipe):
 
     @property
     def identity(self) -> list[object]:
-        return ["function", digest_of_function(self.function)]
+        call = type(self.function).__call__
+        code = [digest_of_value(call)] if isinstance(call, FunctionType) else []
+        return ["function", digest_of_value(self.function), *code]
 
     def answer(self, cell: Cell, block: DataSetBlock, key: jax.Array, shared: Shared) -> Answer:
         x, test = np.asarray(block.x), np.asarray(block.test_x)
@@ -323,6 +326,12 @@ def _as_recipe(method: object) -> Recipe:
             known = ", ".join((*LOGISTIC, *INFORMED, OPTIMAL))
             raise ValueError(f"{error}; methods may also be {known}") from None
     if isinstance(method, Mapping):
+        options = [option.name for option in fields(Informed)]
+        if strange := [name for name in method if name not in options]:
+            raise ValueError(
+                f"a method that is a dict must have options among {', '.join(options)}, got "
+                f"{strange[0]!r}"
+            )
         return Informed(**method)
     if isinstance(method, Prior):
         return Informed(prior=method)

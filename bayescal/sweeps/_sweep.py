@@ -144,7 +144,8 @@ def sweep(
 
     A file of ``store`` has a digest of its content: truncated or damaged files are computed again.
     Two runs may use one store at once. Functions are distinguished by their code and by the values
-    that they carry, not by the functions that they call: delete the store if those change.
+    that they carry, not by the functions that they call, and estimators by their class and options:
+    delete the store if those functions, or the code of a class, change.
 
     References
     ----------

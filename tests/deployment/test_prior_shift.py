@@ -156,6 +156,9 @@ def test_known_shares_follow_the_formula() -> None:
     np.testing.assert_allclose(shift.predict_proba(probs), expected, atol=1e-12)
     np.testing.assert_array_equal(shift.shares_, new)
     np.testing.assert_array_equal(shift.shares_interval()[0], new)
+    by_class: dict = {"c": 0.2, "a": 0.5, "b": 0.3}
+    named = bc.PriorShift(class_prior=new, calibration_shares=by_class, classes=["a", "b", "c"])
+    np.testing.assert_allclose(named.fit().predict_proba(probs), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("k", [2, 3])

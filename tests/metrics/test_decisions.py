@@ -4,10 +4,12 @@ import math
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn.isotonic
 import sklearn.metrics
 
+import bayescal as bc
 from bayescal import metrics
 from tests.calibrators.discrete import add_rounding_errors
 
@@ -121,6 +123,30 @@ def test_costs_equal_a_loop() -> None:
     assert result.realized == pytest.approx(realized, rel=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+def test_decisions_with_equal_costs_are_the_first_in_every_precision(
+    dtype: type[np.floating],
+) -> None:
+    # Expected costs in tenths are integers, hence exact.
+    tenths = np.array([(a, b, 10 - a - b) for a in range(11) for b in range(11 - a)])
+    y = np.arange(len(tenths)) % 3
+    for costs in ([[0, 1, 2], [9, 0, 4], [3, 2, 1]], [[0, 1, 1], [2, 0, 1], [1, 3, -1]]):
+        expected = (tenths @ np.array(costs)).argmin(axis=1)
+        result = metrics.decision_cost((tenths / 10).astype(dtype), y, costs=costs)
+        np.testing.assert_array_equal(result.decision, expected)
+        realized = np.array(costs)[y, expected].mean()
+        assert result.realized == pytest.approx(realized, rel=1e-12)
+        gap = (tenths @ np.array(costs))[np.arange(len(y)), expected].mean() / 10 - realized
+        value = metrics.loss_gap((tenths / 10).astype(dtype), y, losses=np.array([costs], float))
+        assert value == pytest.approx(abs(gap), abs=1e-3)
+    # Both decisions cost 0.9 if the probability 0.1 is right; the first costs 9 * 0.3 in fact.
+    tenth, happened = np.full(10, 0.1, dtype), [1] * 3 + [0] * 7
+    value = metrics.loss_gap(tenth, happened, losses=[[[0.0, 1.0], [9.0, 0.0]]])
+    assert value == pytest.approx(1.8, rel=1e-3)
+    two = metrics.decision_cost((tenths[:, 0] / 10).astype(dtype), costs=[[0, 1], [9, 0]])
+    np.testing.assert_array_equal(two.decision, tenths[:, 0] > 1)
+
+
 def test_zero_one_costs_are_errors_of_the_classifier() -> None:
     probs, y, _ = draw_classes()
     result = metrics.decision_cost(probs, y, costs=1 - np.eye(4))
@@ -187,6 +213,22 @@ def test_hamming_loss_equals_scikit_learn(weighted: bool) -> None:
     expected = sklearn.metrics.hamming_loss(y, probs > 0.3, sample_weight=chosen)
     value = metrics.hamming_loss(probs, y, threshold=0.3, weights=chosen)
     assert value == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+def test_hamming_loss_at_the_threshold_in_every_precision(dtype: type[np.floating]) -> None:
+    tenths = np.arange(11)[:, None] + np.zeros((1, 2), int)
+    y = np.stack([np.arange(11) % 2, np.arange(11) % 3 > 0], axis=1)
+    for threshold in range(1, 10):
+        expected = ((tenths > threshold) != y).mean()
+        probs = (tenths / 10).astype(dtype)
+        value = metrics.hamming_loss(probs, y, threshold=threshold / 10)
+        assert value == pytest.approx(expected, rel=1e-12)
+        streamed = metrics.hamming_loss(
+            bc.Blocks([(probs[:4], y[:4]), (probs[4:], y[4:])]), threshold=threshold / 10
+        )
+        assert streamed == pytest.approx(expected, rel=1e-12)
+    assert metrics.hamming_loss([[0.1 + 0.2]], [[0]], threshold=0.3) == 0
 
 
 @pytest.mark.parametrize("metric", [metrics.multilabel_ece, metrics.hamming_loss])
@@ -276,6 +318,21 @@ def test_best_threshold_against_all_thresholds() -> None:
     # The decision agrees with the expected costs of both decisions.
     decided = metrics.decision_cost(p, costs=costs).decision
     np.testing.assert_array_equal(decided, p > result.threshold)
+
+
+def test_best_threshold_takes_costs_by_the_names_of_the_classes() -> None:
+    p, happened = np.array([0.05, 0.2, 0.4, 0.6]), np.array([0, 0, 1, 1])
+    y = np.array(["no", "yes"])[happened]
+    expected = metrics.best_threshold([[0, 1], [10, 0]], p, happened)
+    assert expected.threshold == pytest.approx(1 / 11)
+    table = pd.DataFrame([[0, 10], [1, 0]], ["yes", "no"], ["yes", "no"])
+    rows = pd.DataFrame([[10, 0], [0, 1]], ["yes", "no"], ["leave", "treat"])
+    for costs in (table, table.loc[["no", "yes"]], rows, {"yes": [10, 0], "no": [0, 1]}):
+        assert metrics.best_threshold(costs, p, y) == expected
+        alone = metrics.best_threshold(costs, classes=["no", "yes"])
+        assert alone.threshold == expected.threshold
+    numbered = pd.DataFrame([[0, 10], [1, 0]], [1, 0], [1, 0])
+    assert metrics.best_threshold(numbered).threshold == expected.threshold
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])

@@ -23,13 +23,15 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpyro.distributions import transforms
 
 import bayescal as bc
 from bayescal._core.files import partial_path
 from bayescal.sweeps import _run, _store
 from bayescal.sweeps._block import Result, Task
 from bayescal.sweeps._cells import describe, digest_of
-from bayescal.sweeps._identity import digest_of_function
+from bayescal.sweeps._identity import digest_of_value
+from bayescal.sweeps._methods import as_recipes
 from bayescal.sweeps._store import Store
 
 PRIOR = bc.GaussianPrior(mu0=dist.Uniform(-1, 0), mu1=dist.Uniform(0, 1), sigma=1.0)
@@ -234,13 +236,13 @@ def test_what_functions_carry_is_told_apart() -> None:
         (np, os),
         (Line, Store),
     ):
-        first, second = (digest_of_function(method_with_value(value)) for _ in "ab")
+        first, second = (digest_of_value(method_with_value(value)) for _ in "ab")
         assert first == second
-        assert first not in [digest_of_function(method_with_value(other)) for other in others]
-    first, second = (digest_of_function(Line(1, "a").predict) for _ in "ab")
+        assert first not in [digest_of_value(method_with_value(other)) for other in others]
+    first, second = (digest_of_value(Line(1, "a").predict) for _ in "ab")
     assert first == second
     for other in (Line(2, "a").predict, Line(1, "a").other):
-        assert first != digest_of_function(other)
+        assert first != digest_of_value(other)
 
 
 def test_options_that_hold_arrays_or_distributions_differ_by_their_content() -> None:
@@ -261,6 +263,49 @@ def test_options_that_hold_arrays_or_distributions_differ_by_their_content() -> 
     assert inner[0] != inner[1]
 
 
+class Unpicklable:
+    """A value that cannot be pickled."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __reduce__(self) -> str:
+        raise TypeError("it cannot be pickled")
+
+
+def test_options_are_not_confused_if_one_gets_the_address_of_another() -> None:
+    # Each value is gone when the next one is made, which usually gets its address.
+    def power(exponent: int) -> object:
+        return describe({"func": lambda x: x**exponent})
+
+    described = [power(exponent) for exponent in (1, 2, 3, 1)]
+    assert described[0] == described[3]
+    assert described[0] != described[1] != described[2] != described[0]
+    seeds = [describe(np.random.RandomState(seed)) for seed in (0, 1, 0)]
+    assert seeds[0] == seeds[2] != seeds[1]
+    sizes = [describe(Unpicklable(size)) for size in range(20)]
+    assert len({str(size) for size in sizes}) == 20
+    one = Unpicklable(1)
+    before = describe(one)
+    assert describe(one) == before
+    one.size = 2
+    assert describe(one) != before
+
+
+def test_objects_that_are_called_differ_by_their_code() -> None:
+    def method(slope: float) -> object:
+        class Line:
+            def __call__(self, x: np.ndarray, y: np.ndarray, points: np.ndarray) -> np.ndarray:
+                return slope * points
+
+            def __reduce__(self) -> Any:
+                return str, ("all are pickled alike",)
+
+        return as_recipes({"line": Line()})["line"].identity
+
+    assert method(1.0) == method(1.0) != method(2.0)
+
+
 def test_mixtures_of_other_distributions_are_told_apart() -> None:
     def prior(mean: float) -> bc.models.Prior:
         parts = [dist.Normal(mean, 0.1), dist.StudentT(3.0)]
@@ -268,6 +313,24 @@ def test_mixtures_of_other_distributions_are_told_apart() -> None:
         return bc.GaussianPrior(mu0=mixture, mu1=1.0, sigma=1.0)
 
     assert digest_of(prior(1.0)) == digest_of(prior(1.0)) != digest_of(prior(2.0))
+
+
+def test_transforms_inside_others_are_told_apart() -> None:
+    def digest(transform: transforms.Transform) -> str:
+        base = dist.Beta(2.0, 2.0)
+        mean = dist.TransformedDistribution(base, transform)
+        return digest_of(bc.GaussianPrior(mu0=mean, mu1=1.0, sigma=1.0))
+
+    kinds = transforms.ExpTransform, transforms.SigmoidTransform, transforms.SoftplusTransform
+    for wrap in (
+        lambda kind: transforms.ComposeTransform([kind()]),
+        lambda kind: kind().inv,
+        lambda kind: transforms.ComposeTransform([transforms.ComposeTransform([kind()])]),
+        lambda kind: transforms.IndependentTransform(kind(), 0),
+    ):
+        digests = [digest(wrap(kind)) for kind in kinds]
+        assert len({*digests}) == 3
+        assert digests == [digest(wrap(kind)) for kind in kinds]
 
 
 def test_models_that_differ_are_told_apart() -> None:

@@ -290,6 +290,12 @@ def test_metrics_by_their_other_names() -> None:
         np.testing.assert_allclose(row, expected, rtol=1e-9)
 
 
+@pytest.mark.parametrize(("name", "hint"), [("roc_auc", ""), ("brier_scor", "; did you mean")])
+def test_errors_never_suggest_the_metric_that_a_sweep_refuses(name: str, hint: str) -> None:
+    with pytest.raises(ValueError, match=f"got '{name}'{hint or '$'}"):
+        bc.sweep(WIDE, metrics=[name])
+
+
 def test_shape_of_the_result() -> None:
     result = bc.sweep(
         {"w": WIDE}, n_train=[10, 20], class_ratio=[0.5, 0.7], methods=["platt", "normal"],

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
 
-from bayescal._core.arrays import Array, ArrayLike
-from bayescal._core.binning import threshold_slack
+from bayescal._core.arrays import AnyArray, Array, ArrayLike, ArrayT
+from bayescal._core.binning import TIE, threshold_slack
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
 from bayescal.data.blocks.stream import Blocks
 from bayescal.data.checks import as_numpy, check_count, check_finite
-from bayescal.data.label_names import column_names, in_order, rows_by_class
+from bayescal.data.label_names import class_array, column_names, in_order, rows_by_class
 from bayescal.data.order.equal_rows import is_first
 from bayescal.data.predictions import (
     Classes,
@@ -37,7 +38,7 @@ class DecisionCost(NamedTuple):
     expected : array of shape (n, d)
         Expected cost of each decision, if the probabilities are right.
     decision : int array of shape (n,)
-        The decision with the lowest expected cost; the first in a tie.
+        The decision with the lowest expected cost; the first in a tie, up to rounding.
     predicted : float
         Mean expected cost of the decisions that were made.
     realized : float or None
@@ -116,11 +117,21 @@ def decision_cost(
         raise ValueError(f"costs must have shape ({rows.shape[1]}, decisions), got {costs.shape}")
     check_finite(costs, "costs")
     expected = rows @ costs
-    decision = expected.argmin(axis=1)
+    decision = _cheapest(expected, rows @ np.abs(costs), checked.precision, np)
     chosen, mass = decision[positive], checked.weights / checked.weights.sum()
     predicted = float(mass @ expected[positive, chosen])
     realized = None if y is None else float(mass @ costs[checked.y, chosen])
     return DecisionCost(expected, decision, predicted, realized)
+
+
+def _cheapest(expected: ArrayT, sizes: ArrayT, precision: AnyArray, xp: ModuleType) -> ArrayT:
+    """Return the first of decisions (..., d) with the least expected cost, up to rounding.
+
+    ``sizes`` (..., d) are the expected absolute costs, and ``precision`` that of probabilities.
+    """
+    slack = sizes * xp.maximum(precision / 2, TIE)
+    least = (expected + slack).min(axis=-1, keepdims=True)
+    return (expected - slack <= least).argmax(axis=-1)
 
 
 class Threshold(NamedTuple):
@@ -161,7 +172,8 @@ def best_threshold(
     ----------
     costs : array of shape (2, 2)
         Cost of each decision (column) for each class (row), in any unit; gains are negative. A
-        wrong decision must cost more than the right one.
+        wrong decision must cost more than the right one. Rows and columns of a data frame that are
+        named like the classes may have any order, as may a dictionary of rows by class.
     probs : array of shape (n,) or (n, 2), optional
         P(y = 1), or rows of two probabilities, to compare with the best threshold on these data.
     y : array of shape (n,), optional
@@ -198,13 +210,20 @@ def best_threshold(
     >>> best_threshold([[0, 1], [10, 0]], [0.05, 0.2, 0.4, 0.6], [0, 0, 1, 1])
     Threshold(threshold=0.0909..., cost=0.25, empirical=0.4, empirical_cost=0.0)
     """
-    table = as_numpy(costs, "costs").astype(np.float64)
+    rows = list(costs.values()) if isinstance(costs, Mapping) else costs
+    table = as_numpy(rows, "costs").astype(np.float64)
     if table.shape != (2, 2):
         raise ValueError(
             f"costs must have shape (2, 2), got {table.shape}; they come first: "
             "best_threshold(costs, probs, y)"
         )
     check_finite(table, "costs")
+    data = None if probs is None else as_predictions(probs, y, weights, Reading(classes, inputs))
+    known = (0, 1) if classes is None else class_array(classes)
+    if data is not None and data.classes is not None:
+        known = data.classes
+    table = np.asarray(rows_by_class(costs, known, "costs"), np.float64)
+    table = in_order(table, column_names(costs), known, "costs")
     alarm, miss = table[0, 1] - table[0, 0], table[1, 0] - table[1, 1]
     if alarm <= 0 or miss <= 0:
         raise ValueError(
@@ -212,9 +231,8 @@ def best_threshold(
             f"{table.tolist()}"
         )
     threshold = float(alarm / (alarm + miss))
-    if probs is None:
+    if data is None:
         return Threshold(threshold)
-    data = as_predictions(probs, y, weights, Reading(classes, inputs))
     if data.columns is not None:
         raise ValueError(f"probs must be of two classes, got {data.columns} columns")
     mass = data.weights / data.weights.sum()
@@ -263,7 +281,7 @@ def loss_gap(
     y : array of shape (n,) or (n, k)
         Labels, or the true probabilities of the classes, where they are known.
     losses : array of shape (functions, k, decisions), optional
-        Losses of decisions by class.
+        Losses of decisions by class. Of decisions that tie up to rounding, the first is taken.
     functions, decisions : int, default 500 and 2
         Number of losses to draw, and of decisions of each, if ``losses`` is not given.
     seed : int, default 0
@@ -334,7 +352,7 @@ def make_loss_gap(
     if array.ndim != 3 or array.shape[1] != k or array.size == 0:
         raise ValueError(f"losses must have shape (functions, {k}, decisions), got {array.shape}")
     check_finite(array, "losses")
-    return LossGap(array)
+    return LossGap(array, given=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,6 +360,8 @@ class LossGap(SumMetric):
     """The average loss gap, from the sum of gaps of each loss (functions, k, decisions)."""
 
     losses: np.ndarray
+    #: Whether the user gave the losses, so that decisions may tie.
+    given: bool = False
     rows = 2
 
     @property
@@ -363,8 +383,12 @@ class LossGap(SumMetric):
         shape = len(probs), functions, decisions
         expected = (probs @ by_class).reshape(shape)
         actual = (data.y @ by_class if data.y.ndim == 2 else by_class[data.y]).reshape(shape)
-        chosen = expected.argmin(axis=2)[:, :, None]
-        gap = xp.take_along_axis(expected - actual, chosen, axis=2)[:, :, 0]
+        if self.given:
+            sizes = (probs @ xp.abs(by_class)).reshape(shape)
+            chosen = _cheapest(expected, sizes, data.precision, xp)
+        else:
+            chosen = expected.argmin(axis=2)
+        gap = xp.take_along_axis(expected - actual, chosen[:, :, None], axis=2)[:, :, 0]
         return Piece(..., gap), Piece(None, None)
 
     def value(self, sums: Array, xp: ModuleType) -> Array:

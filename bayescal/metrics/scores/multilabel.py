@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from bayescal._core.arrays import Array, ArrayLike
-from bayescal._core.binning import bin_of, binned_error
+from bayescal._core.binning import TIE, bin_of, binned_error
 from bayescal._core.keywords import other_words
 from bayescal._core.numerics import ignoring_underflow
 from bayescal.data.blocks.predictions import as_predictions
@@ -169,7 +169,8 @@ def hamming_loss(
         Probabilities (n, l) or Blocks, labels (n, l), row weights (n,), and how they are read, as
         for :func:`multilabel_ece`.
     threshold : float, default 0.5
-        t above, strictly between 0 and 1: a label is predicted where its probability is larger.
+        t above, strictly between 0 and 1: a label is predicted where its probability is larger, by
+        more than rounding.
 
     Returns
     -------
@@ -283,5 +284,7 @@ class HammingLoss(MeanMetric):
     threshold: float
 
     def cost(self, data: Predictions, xp: ModuleType) -> Array:
-        wrong = (data.probs > self.threshold) != (data.y == 1)
+        # Probabilities that equal the threshold up to rounding are not larger.
+        border = self.threshold * (1 + xp.maximum(data.precision / 2, TIE))
+        wrong = (data.probs > border) != (data.y == 1)
         return wrong.astype(data.probs.dtype).mean(axis=1)

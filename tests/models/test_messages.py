@@ -117,7 +117,7 @@ def test_parameters_of_distributions_that_are_arrays_are_left_out_of_texts() -> 
         (dict(methods=[3]), "mapping from names"),
         (dict(methods={"three": 3}), "a method must be a name"),
         (dict(methods={"a": {"method": "none"}}), "method must be one of"),
-        (dict(methods={"a": {"metod": "map"}}), "integrator, num_samples, prior, got 'metod'"),
+        (dict(methods={"a": {"mode": "map"}}), "integrator, num_samples, prior, got 'mode'"),
         (dict(methods={"a": {"prior": 3}}), "prior must be a Prior, got int"),
         (dict(priors={}), "priors must not be empty"),
         (dict(priors=3), "priors must be one prior or several, got int"),

@@ -130,9 +130,9 @@ class PriorShift(ClassifierMixin, BaseEstimator):
 
     Calibration rows that the scores nearly separate hardly determine the slope. Then
     :meth:`predict_interval` warns: in simulations of 30 and 100 rows, 90 % intervals contained
-    probabilities that are close to neither 0 nor 1 in 23 to 68 % (``Logistic``, ``Temperature``),
-    those of ``Auto`` the probabilities of new rows, often within 1e-4 of 0 or 1, in 46 %. Intervals
-    of proportions contained the truth in 85 to 96 %.
+    probabilities that are close to neither 0 nor 1 in 39 % (``Logistic``) and 51 %
+    (``Temperature``), those of ``Auto`` the probabilities of new rows, often within 1e-4 of 0 or 1,
+    in 46 %. Intervals of proportions contained the truth in 90 to 95 %.
 
     References
     ----------

@@ -39,7 +39,7 @@ class _Registrations(MetaPathFinder, Loader):
     def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
         if name != "jax" or not self.waiting:
             return None
-        finders = [finder for finder in sys.meta_path if finder is not self]
+        finders = [f for f in sys.meta_path if f is not self and hasattr(f, "find_spec")]
         found = (finder.find_spec(name, None) for finder in finders)
         spec = next((spec for spec in found if spec and spec.loader), None)
         if spec is not None:

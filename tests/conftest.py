@@ -110,56 +110,17 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test if libraries named by its ``parity`` marker are missing.
+    """Count the calls whose shapes are checked anew, and skip tests that need missing libraries.
 
-    If $BAYESCAL_REQUIRE_PARITY is set, the test fails instead.
+    Their ``parity`` marker names the libraries. If $BAYESCAL_REQUIRE_PARITY is set, they fail.
     """
+    if CHECKS_SHAPES:
+        shape_checks.start_test()
     needed = {name for marker in item.iter_markers("parity") for name in marker.args}
     absent = sorted(name for name in needed if importlib.util.find_spec(name) is None)
     if absent:
         end = pytest.fail if os.environ.get("BAYESCAL_REQUIRE_PARITY") else pytest.skip
         end(f"{', '.join(absent)} is not installed (see the dependency group parity)")
-
-
-# Recording branches takes half as long again as the tests. Where .ci/run asks for it, it is left
-# out in further cases of a parametrized test, and in files that take no branches of their own.
-RECORDED_CASES = 2
-NOT_RECORDED = [
-    ROOT / name
-    for name in (
-        "benchmarks",
-        "tests/test_architecture.py",
-        "tests/test_docs.py",
-        "tests/test_notebooks.py",
-    )
-]
-CASES: Counter[str] = Counter()
-
-
-def is_recorded(item: pytest.Item) -> bool:
-    """Count a case, and return whether its branches should be recorded."""
-    name = item.nodeid.partition("[")[0]
-    CASES[name] += 1
-    return CASES[name] <= RECORDED_CASES and not any(map(item.path.is_relative_to, NOT_RECORDED))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
-    """Record branches of some tests alone, and count the calls whose shapes are checked anew."""
-    if CHECKS_SHAPES:
-        shape_checks.start_test()
-    if is_recorded(item) or "COVERAGE_PROCESS_START" not in os.environ:
-        return (yield)
-    variables = {name: os.environ[name] for name in os.environ if name.startswith("COVERAGE_")}
-    recorder = sys.gettrace()
-    sys.settrace(None)
-    for name in variables:  # Programs that the test starts read them.
-        del os.environ[name]
-    try:
-        return (yield)
-    finally:
-        os.environ.update(variables)
-        sys.settrace(recorder)
 
 
 def choose(names: Iterable[str], most: int | None) -> list[str]:

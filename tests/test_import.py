@@ -173,7 +173,10 @@ bc.save(bc.Auto().fit(p, y), sys.argv[1])
 bc.load(sys.argv[1]).as_function()(p)
 print("a function from a file", "jax" in sys.modules)
 bc.metrics.report({"first": three, "second": three[:, ::-1]}, np.arange(400) % 3)
+bc.metrics.difference("log_loss", p, p**2, y)
 print("report", "jax" in sys.modules)
+bc.evaluate({"first": p, "second": p**2}, y).to_markdown()
+print("evaluation", "jax" in sys.modules)
 for name in "accuracy brier_score corp debiased_ece ecce ece kde_ece log_loss smooth_ece".split():
     getattr(bc.metrics, name)(p, y)
     print(name, "jax" in sys.modules)
@@ -185,7 +188,7 @@ for name in "accuracy brier_score debiased_ece ece log_loss".split():
 
 def test_numpy_arrays_are_calibrated_and_measured_without_importing_jax(tmp_path: Path) -> None:
     lines = run_fresh(FITS_WITHOUT_JAX, str(tmp_path / "calibrator.bcal")).splitlines()
-    assert len(lines) == 36
+    assert len(lines) == 37
     assert [line for line in lines if not line.endswith(" False")] == []
 
 
@@ -196,6 +199,8 @@ import numpy as np
 import bayescal as bc
 
 f = bc.Beta().fit([0.2, 0.6, 0.9], [0, 1, 1]).as_function()
+import importlib.util
+assert importlib.util.find_spec("jax").name == "jax"
 import jax
 prior = bc.GaussianPrior(mu0=-1.0, mu1=1.0, sigma=1.0)
 scores = jax.numpy.array([0.3, 0.7])

@@ -15,6 +15,8 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from bayescal._core.keywords import ConstructorSignature
@@ -30,27 +32,29 @@ Function: TypeAlias = Callable[..., object]
 
 
 class _Registrations(MetaPathFinder, Loader):
-    """Classes to register with JAX when it is imported, by whomever."""
+    """A finder and loader of JAX that registers classes with it after the import."""
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], object]] = []
-        self.loader: Any = None  # of JAX
+        self.loader: Loader  # the one that would load JAX
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if name != "jax" or not self.waiting:
             return None
         finders = [f for f in sys.meta_path if f is not self and hasattr(f, "find_spec")]
         found = (finder.find_spec(name, None) for finder in finders)
         spec = next((spec for spec in found if spec and spec.loader), None)
-        if spec is not None:
+        if spec is not None and spec.loader is not None:
             self.loader, spec.loader = spec.loader, self
         return spec
 
-    def create_module(self, spec: Any) -> Any:
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self.loader.create_module(spec)
 
-    def exec_module(self, module: Any) -> None:
-        module.__spec__.loader = module.__loader__ = self.loader
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__spec__ is not None:
+            module.__spec__.loader = self.loader
+        module.__loader__ = self.loader
         self.loader.exec_module(module)
         while self.waiting:
             self.waiting.pop()()

@@ -175,8 +175,8 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
             receives the groups. They are not passed to the classifier. The report leaves out whole
             groups, and its errors are those of sums by group: in simulations of 40 and 100 groups,
             intervals of ± 1.645 errors covered the gain in 84 to 93 % of data sets and the loss in
-            83 to 85 %, with ten groups in 77 to 88 %. Without ``groups``, correlated rows had 68 to
-            79 %.
+            83 to 85 %, with ten groups in 77 to 88 %. Without ``groups``, intervals for correlated
+            rows covered them in 68 to 79 %.
         **fit_params : arrays
             Passed to the classifier's ``fit``, by metadata routing if that is enabled.
 

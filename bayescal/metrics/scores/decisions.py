@@ -116,8 +116,9 @@ def decision_cost(
     if costs.ndim != 2 or costs.shape[0] != rows.shape[1] or costs.shape[1] < 1:
         raise ValueError(f"costs must have shape ({rows.shape[1]}, decisions), got {costs.shape}")
     check_finite(costs, "costs")
-    expected = rows @ costs
-    decision = _cheapest(expected, rows @ np.abs(costs), checked.precision, np)
+    # Minima over the few decisions are several times as fast where a decision's costs are adjacent.
+    expected, sizes = (costs.T @ rows.T).T, (np.abs(costs).T @ rows.T).T
+    decision = _cheapest(expected, sizes, checked.precision, np)
     chosen, mass = decision[positive], checked.weights / checked.weights.sum()
     predicted = float(mass @ expected[positive, chosen])
     realized = None if y is None else float(mass @ costs[checked.y, chosen])

@@ -9,7 +9,6 @@ import functools
 import importlib
 import inspect
 import json
-import os
 import pkgutil
 import re
 import subprocess
@@ -75,16 +74,6 @@ GLOBAL_CHANGES = (
 # Functions whose whole purpose, according to their name, is a setting that the user requests.
 ASKED_FOR = ("_core/execution/compilation.py",)
 WARNING_FILTERS = ("warnings.filterwarnings", "warnings.simplefilter")
-
-
-@pytest.fixture(autouse=True)
-def _record_no_branches() -> Iterator[None]:
-    """Record no branches in CI: reading all sources takes three times as long with ``coverage``."""
-    recorder = sys.gettrace()
-    if "COVERAGE_PROCESS_START" in os.environ:
-        sys.settrace(None)
-    yield
-    sys.settrace(recorder)
 
 
 # --- layers -------------------------------------------------------------------------------------

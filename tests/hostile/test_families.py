@@ -149,11 +149,13 @@ def test_points_far_away(name: str) -> None:
     at = at[:, 0] if case.x.ndim == 1 else np.tile(at, case.x.shape[1])
     for integrator in INTEGRATORS[name]:
         keywords = {"integrator": integrator}
+        # Quadrature searches anew at every point in the tails.
+        chosen = at[6:10] if (name, integrator) == ("conjugate", "quadrature") else at
 
         def call(at: Array, keywords: dict[str, Any] = keywords) -> Array:
             return case.predict(case.x, case.y, at, options=keywords)
 
-        result = judge(call, at)
+        result = judge(call, chosen)
         assert isinstance(result, np.ndarray), (integrator, result)
         assert ((result >= 0) & (result <= 1)).all(), (integrator, result)
 

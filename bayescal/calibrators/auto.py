@@ -24,7 +24,6 @@ from bayescal.calibrators.base.report import (
     Report,
     losses_left_out,
     report_of_moments,
-    uncalibrated_losses,
 )
 from bayescal.calibrators.binary.averaged_beta.calibrator import AveragedBeta
 from bayescal.calibrators.binary.logistic import Logistic
@@ -315,8 +314,7 @@ class Auto(ClassifierMixin, Combination):
         n, whole = len(rows), bool((weights == np.floor(weights)).all())
         size = n, float(weights.sum()), float(weights @ weights), whole
         kept = KeptRows(rows, codes, weights, np.arange(n), *size)
-        uncalibrated = uncalibrated_losses(rows, codes, self.inputs)
-        return report_of_rows(kept, fitted, held_out, uncalibrated, function_of(fitted))
+        return report_of_rows(kept, fitted, held_out, function_of(fitted))
 
     def _folds(self, rows: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> FoldedRows:
         """Deal the rows to folds by their content, independently of their order."""

@@ -53,10 +53,9 @@ def report_of_rows(
     kept: KeptRows,
     fitted: AnyModel,
     losses: np.ndarray | None,
-    uncalibrated: np.ndarray | None,
     predict: Callable[[AnyArray], AnyArray] | None = None,
 ) -> Report:
-    """Make the report of a fit from the losses of kept rows, after and before calibration.
+    """Make the report of a fit from the losses of kept rows.
 
     The losses are those of rows that were left out of a fit if there is a function that computes
     the probabilities of rows, and otherwise losses in sample.
@@ -67,12 +66,14 @@ def report_of_rows(
     reason = f"{count} labels" if several else reason
     names, sizes = (fitted._title(), reason), (kept.n, count)
     squares = kept.weights if kept.whole else kept.weights**2
-    parts = fitted._member_weights(), losses, uncalibrated, kept.weights, squares
     theta = vars(fitted).get("state_", {}).get("theta")
     sums, in_sample = None, predict is None
-    if predict is not None:
-        given = kept.rows, kept.codes, fitted.inputs, kept.weights, squares
-        sums = expected_sums(predict, *given)
+    given = kept.rows, kept.codes, getattr(fitted, "inputs", None)
+    if predict is None:
+        uncalibrated = uncalibrated_losses(*given)
+    else:
+        sums, uncalibrated = expected_sums(predict, *given, kept.weights, squares)
+    parts = fitted._member_weights(), losses, uncalibrated, kept.weights, squares
     report = make_report(names, sizes, *parts, sums)
     return replace(
         report,
@@ -170,8 +171,7 @@ class Estimator:
     def _make_report(self: AnyModel, kept: KeptRows) -> Report:
         probs = self._probabilities_of(kept)
         losses = None if probs is None else row_losses(probs, kept.codes)
-        uncalibrated = uncalibrated_losses(kept.rows, kept.codes, getattr(self, "inputs", None))
-        return report_of_rows(kept, self, losses, uncalibrated)
+        return report_of_rows(kept, self, losses)
 
     def _probabilities_of(self: AnyModel, kept: KeptRows) -> np.ndarray | None:
         """Compute the calibrated probabilities (n, k) of rows of the fit."""

@@ -190,14 +190,19 @@ def expected_sums(
     inputs: str | None,
     weights: np.ndarray,
     squares: np.ndarray,
-) -> np.ndarray:
-    """Sum (3,) the losses of the rows of a fit, and variances under its probabilities."""
-    sums = np.zeros(3)
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Sum (3,) the losses of the rows of a fit, and variances under its probabilities.
+
+    The second result is that of :func:`uncalibrated_losses`.
+    """
+    sums, observed = np.zeros(3), []
     for part in row_blocks(len(codes), 8 * rows.shape[1]):
         uncalibrated = _losses_of_scores(rows[part], codes[part], inputs)
         given = codes[part], uncalibrated, weights[part], squares[part]
         sums += expected_sums_of_probs(predict(rows[part]), *given)
-    return sums
+        if uncalibrated is not None:
+            observed.append(_of_observed(uncalibrated, codes[part]))
+    return sums, np.concatenate(observed) if observed else None
 
 
 def expected_sums_of_probs(

@@ -20,7 +20,6 @@ from bayescal.calibrators.base.report import (
     loss_moments,
     report_of_moments,
     row_losses_of_logits,
-    uncalibrated_losses,
 )
 from bayescal.calibrators.multiclass.basis import Basis
 from bayescal.calibrators.multiclass.members import Member
@@ -330,9 +329,8 @@ class StackedScaling(ParametricCalibrator):
             return report_of_moments(names, sizes, members, self.state_["held_out_moments"])
         held = vars(self).get("held_out_losses_")
         if held is not None:
-            plain = uncalibrated_losses(kept.rows, kept.codes, self.inputs)
             # The fit has checked the rows.
-            return report_of_rows(kept, self, held[kept.row_numbers], plain, self._probabilities_at)
+            return report_of_rows(kept, self, held[kept.row_numbers], self._probabilities_at)
         return super()._make_report(kept)
 
     def _width(self, state: State, scores: XArray) -> int:

@@ -25,7 +25,6 @@ from bayescal.calibrators.base.report import (
     expected_sums,
     losses_left_out,
     make_report,
-    uncalibrated_losses,
 )
 from bayescal.calibrators.combine.classifier.pair import check_meaning, score
 from bayescal.data.folds.deal import FoldedRows, fold_features
@@ -246,10 +245,12 @@ def cross_fitted(
                 codes = find_positions(labels, classes)
                 predict = partial(_probabilities, fit, classes)
             held_out.append(losses)
-            uncalibrated.append(uncalibrated_losses(rows, codes, inputs))
             mass = np.ones(len(rows)) if weights is None else weights
             row_weights.append(mass)
-            sums += expected_sums(predict, rows, codes, inputs, mass, mass if whole else mass**2)
+            given = rows, codes, inputs, mass, mass if whole else mass**2
+            part_sums, before = expected_sums(predict, *given)
+            sums += part_sums
+            uncalibrated.append(before)
     weights = np.concatenate(row_weights)
     k = len(classes)
     title = fitted[0]._title() if isinstance(fitted[0], Estimator) else type(fitted[0]).__name__

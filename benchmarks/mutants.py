@@ -356,6 +356,8 @@ def verdict(status: int, seconds: float, text: str) -> dict[str, Any]:
         return {"verdict": "killed", "by": failure[1]}
     if os.WEXITSTATUS(status) == 0 or TIME_IS_OVER in text:
         return {"verdict": "survived"}
+    if text.startswith("ImportError while loading conftest"):
+        return {"verdict": "killed", "by": "import"}
     raise RuntimeError(f"pytest did not run:\n{text[-2000:]}")
 
 

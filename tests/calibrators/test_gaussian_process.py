@@ -18,7 +18,9 @@ from bayescal.calibrators.multiclass.gaussian_process.likelihood import (
     NODES,
     Likelihood,
     best_inverse,
+    factorize,
     fit_cells,
+    locate,
     place_nodes,
 )
 from bayescal.data.rows import Rows
@@ -165,6 +167,17 @@ def test_blocks_of_rows_are_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_latent, "_BLOCK", 7 * NODES)
     for one, other in zip(whole, Likelihood(nodes, rows)(h), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-12)
+
+
+def test_the_density_that_is_sampled_has_the_likelihood(x64: None) -> None:
+    z, y, w = make_logits(40, 3)
+    nodes, v = place_nodes(0.01, 3), np.random.default_rng(0).normal(size=(2, NODES))
+    x = np.maximum(log_softmax(z, axis=1), nodes[0])
+    factors = np.stack([factorize(nodes, *scales) for scales in SCALES[:3]])
+    result = _latent._losses_of_all(v, x, *locate(nodes, x), y, w, factors)
+    likelihood = Likelihood(nodes, Rows(x, y, w))
+    expected = [[likelihood(a @ one)[0] for a in factors] for one in v]
+    np.testing.assert_allclose(result, expected, rtol=1e-10)
 
 
 # --- predictions --------------------------------------------------------------------------------

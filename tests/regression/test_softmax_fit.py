@@ -183,6 +183,17 @@ def test_every_preconditioner_leads_to_the_optimum(
     np.testing.assert_allclose(result.x, exact.x, atol=1e-4)
 
 
+@pytest.mark.parametrize("way", ["WHOLE", "DIAGONAL", "BLOCKS", "KRONECKER", "BOTH"])
+def test_directions_without_curvature_have_a_finite_inverse(way: str) -> None:
+    """Check a feature that is always zero, without a penalty."""
+    design = make_design(300, 4, 6, "everything")
+    design = design._replace(features=design.features * (np.arange(5) != 2))
+    method, vector = getattr(precondition, way), np.ones(size(design))
+    data = method.measure(design, softmax(design.offset, axis=1))
+    inverse = method.invert(data, np.zeros(size(design)), design.sizes)
+    assert np.isfinite(method.apply(inverse, vector, design.sizes)).all()
+
+
 def test_inverses_are_what_they_say() -> None:
     design = make_design(300, 4, 6, "everything")
     penalty = np.random.default_rng(0).uniform(0.1, 3, size(design))

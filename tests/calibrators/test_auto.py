@@ -116,9 +116,12 @@ def test_several_classes(mode: str) -> None:
 def test_very_many_classes_have_no_interval_without_asking() -> None:
     z, y = several(900, 40)
     auto = bc.Auto(inputs="logits", classes=range(40)).fit(z, y)
-    assert not hasattr(auto, "predict_interval")
+    with pytest.raises(AttributeError, match="with 30 and more classes"):
+        auto.predict_interval(z)
     with pytest.raises(AttributeError, match="laplace"):
         auto.calibrators_[0].predict_interval(z)
+    with pytest.raises(AttributeError, match="use AveragedBeta"):
+        auto.partial_fit(z, y)
 
 
 @pytest.mark.parametrize("inference", ["map", "laplace"])

@@ -27,6 +27,7 @@ from bayescal.regression.binary.host import (
     span_of_gram,
 )
 from bayescal.regression.binary.objective import (
+    NOISE,
     BinaryDesign,
     Regression,
     add_penalties,
@@ -102,8 +103,7 @@ def fit_binary(
     """
     design, _, mean = design_of(problem)
     # A column that is constant in the sample may vary in other rows.
-    mean = np.where(design.columns[1:].any(axis=1), mean, 0.0)
-    x = problem.x - mean
+    x = np.where(design.columns[1:].any(axis=1), problem.x - mean, 0.0)
     problem = problem._replace(x=x)
     size = np.maximum(x.max(axis=0), -x.min(axis=0))
     unit, inverse = units(np.where(size > 0, size, 1.0), np)
@@ -113,7 +113,15 @@ def fit_binary(
     begin = minimum.x if minimum.status == Status.CONVERGED else start(problem, np)
     begin = begin * unit
     first = designs.total(_binary_sums, mean, inverse, begin, True, merge=_join)
-    gram, largest = first["gram"], first["largest"]
+    largest = first["largest"]
+    kept = largest > NOISE * np.finfo(float).eps * (np.append(0.0, abs(mean)) / unit + largest)
+    if not kept.all():
+        # Variation within rounding counts as constant, as in memory.
+        inverse = inverse * kept[1:]
+        pairs = np.outer(kept, kept)
+        first |= {name: first[name] * pairs for name in ("hessian", "gram")}
+        first["gradient"] = first["gradient"] * kept
+    gram = first["gram"]
     span = None if is_settled(problem, len(gram)) else span_of_gram(gram, total)
     # Linearly dependent columns share their effect.
     turn = np.eye(len(gram)) if span is None else span
@@ -203,6 +211,8 @@ def fit_softmax(
     """
     sizes, fraction = sample.sizes, float(sample.weights.sum()) / total
     approximate = fit_softmax_on_host(sample, penalty * fraction, begin)[0]
+    # The labels of a sample may be separable although those of all rows are not.
+    begin = begin if approximate.status == Status.UNBOUNDED else approximate.x
     heavy = sample._replace(weights=sample.weights / fraction)
     method = choices(sample, penalty)[-1]
     whole = method is WHOLE
@@ -243,7 +253,7 @@ def fit_softmax(
                 0 if whole else method.patience,
                 MAX_PRODUCTS,
             ),
-            approximate.x,
+            begin,
             scale=total,
             unbounded=None if penalty.all() else unbounded,
             xp=np,

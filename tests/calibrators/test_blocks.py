@@ -92,6 +92,36 @@ def test_three_passes_find_beta_of_more_rows_than_the_sample(monkeypatch, parame
         assert getattr(fitted, name) == pytest.approx(getattr(whole, name), abs=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("calibrator", "seed"), [(bc.Matrix, 22), (bc.Matrix, 33), (bc.Vector, 50)]
+)
+def test_labels_that_are_separable_in_the_sample_only(monkeypatch, calibrator, seed):
+    monkeypatch.setattr(_rows, "_SAMPLE", 30)
+    rng = np.random.default_rng(seed)
+    z = 2 * rng.normal(size=(90, 3))
+    rows = z, (z + 0.5 * rng.gumbel(size=z.shape)).argmax(axis=1)
+    fitted, whole = agree(calibrator(inputs="logits"), rows, cut(rows, 22), atol=5e-6)
+    assert fitted.status_ == whole.status_ == "converged"
+
+
+@pytest.mark.parametrize("calibrator", [*BINARY[1:5], bc.Quadratic()], ids=str)
+def test_equal_scores_show_no_slope(monkeypatch, calibrator):
+    """Check scores that are equal, also if only up to rounding, and in the sample alone."""
+    p, y = np.full(300, 0.3), np.arange(300) % 4 == 0
+    near = np.where(np.arange(300) == 7, 0.1 + 0.2, p)
+    at = [0.0, 0.1, 0.9]
+    for scores in (p, near):
+        expected = clone(calibrator).fit(scores, y).predict_proba(at)
+        assert np.ptp(expected[:, 1]) == 0
+        for sample in (1 << 18, 30):
+            monkeypatch.setattr(_rows, "_SAMPLE", sample)
+            fitted = clone(calibrator).fit(cut((scores, y), 100))
+            np.testing.assert_allclose(fitted.predict_proba(at), expected, atol=1e-12)
+    rng = np.random.default_rng(0)
+    varied = np.where(np.arange(300) < 20, rng.choice([0.1, 0.5, 0.6], 300), p)
+    agree(calibrator, (varied, y), cut((varied, y), 100), at, atol=1e-6)
+
+
 def test_draws_for_a_sample_are_as_many_as_wanted_and_even():
     rng, counts = np.random.default_rng(0), np.zeros(1000)
     for _ in range(400):

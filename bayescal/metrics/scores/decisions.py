@@ -144,8 +144,8 @@ class Threshold(NamedTuple):
     cost : float or None
         Mean cost of these decisions on the data, if there are any.
     empirical, empirical_cost : float or None
-        The lowest threshold with the least cost on the data, and this cost, which is too low for new
-        rows. If it is much lower than ``cost``, calibrate first.
+        The lowest threshold with the least cost on the data, and this cost, which is too low for
+        new rows. If it is much lower than ``cost``, calibrate first.
     """
 
     threshold: float

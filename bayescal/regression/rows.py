@@ -211,8 +211,11 @@ def fit_softmax(
     """
     sizes, fraction = sample.sizes, float(sample.weights.sum()) / total
     approximate = fit_softmax_on_host(sample, penalty * fraction, begin)[0]
-    # The labels of a sample may be separable although those of all rows are not.
-    begin = begin if approximate.status == Status.UNBOUNDED else approximate.x
+    # The labels of a sample may be separable although those of all rows are not. They are separable
+    # if each is more probable than not.
+    separable = approximate.value < np.log(2) * sample.weights.min() and not penalty.all()
+    if not separable and approximate.status != Status.UNBOUNDED:
+        begin = approximate.x
     heavy = sample._replace(weights=sample.weights / fraction)
     method = choices(sample, penalty)[-1]
     whole = method is WHOLE

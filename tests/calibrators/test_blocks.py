@@ -11,9 +11,11 @@ from sklearn.base import clone
 from sklearn.naive_bayes import GaussianNB
 
 import bayescal as bc
+from bayescal._core.minimization.optimize import Status
 from bayescal.calibrators.binary.averaged_beta import points as _points
 from bayescal.data.blocks import reader as _rows
 from bayescal.data.blocks import survey as _survey
+from bayescal.regression import rows as _regressions
 from tests.calibrators.block_rows import agree, cut
 from tests.calibrators.cases import all_calibrators
 
@@ -102,6 +104,20 @@ def test_labels_that_are_separable_in_the_sample_only(monkeypatch, calibrator, s
     rows = z, (z + 0.5 * rng.gumbel(size=z.shape)).argmax(axis=1)
     fitted, whole = agree(calibrator(inputs="logits"), rows, cut(rows, 22), atol=5e-6)
     assert fitted.status_ == whole.status_ == "converged"
+
+
+def test_a_sample_without_loss_is_no_start(monkeypatch):
+    """Check a fit to a sample that ends far out, and does not notice that nothing is best."""
+    fit = _regressions.fit_softmax_on_host
+
+    def fit_far(sample, penalty, begin):
+        minimum, prepared = fit(sample, penalty, begin)
+        far = np.linspace(-1e5, 2e5, len(begin))
+        return minimum._replace(x=far, value=np.zeros(()), status=Status.CONVERGED), prepared
+
+    monkeypatch.setattr(_regressions, "fit_softmax_on_host", fit_far)
+    z, y, w = _several(600)
+    agree(bc.Vector(inputs="logits"), (z, y, w), cut((z, y, w), 200), atol=5e-6)
 
 
 @pytest.mark.parametrize("calibrator", [*BINARY[1:5], bc.Quadratic()], ids=str)

@@ -38,7 +38,7 @@ from bayescal.regression.binary.objective import (
     uncentered,
     units,
 )
-from bayescal.regression.softmax.fit import MAX_PRODUCTS, fit, is_unbounded
+from bayescal.regression.softmax.fit import MAX_PRODUCTS, fit, is_long
 from bayescal.regression.softmax.fit import fit_on_host as fit_softmax_on_host
 from bayescal.regression.softmax.objective import Design, HostEvaluator
 from bayescal.regression.softmax.precondition import WHOLE, choices
@@ -243,8 +243,7 @@ def fit_softmax(
 
     def unbounded(theta: Theta, here: Point[np.ndarray, np.ndarray]) -> Bool[np.ndarray, ""]:
         # If rows of the sample would move, other rows would move as well.
-        here = here._replace(state=probs_of_sample(theta))
-        return is_unbounded(heavy, penalty, theta, here)
+        return is_long(heavy, theta, method.apply(prepare(here.state), -here.gradient, sizes))
 
     with np.errstate(all="ignore"):
         return newton_cg(

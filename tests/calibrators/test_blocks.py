@@ -106,6 +106,17 @@ def test_labels_that_are_separable_in_the_sample_only(monkeypatch, calibrator, s
     assert fitted.status_ == whole.status_ == "converged"
 
 
+@pytest.mark.parametrize("seed", [59, 162])
+def test_all_rows_tell_whether_there_is_an_optimum(monkeypatch, seed):
+    """Check a sample with so little curvature that a step to its optimum would be long."""
+    monkeypatch.setattr(_rows, "_SAMPLE", 20)
+    rng = np.random.default_rng(seed)
+    z = 2 * rng.normal(size=(60, 2))
+    rows = z, (z + 0.5 * rng.gumbel(size=z.shape)).argmax(axis=1)
+    fitted, whole = agree(bc.Vector(inputs="logits"), rows, cut(rows, 15), atol=5e-6)
+    assert fitted.status_ == whole.status_ == "converged"
+
+
 def test_a_sample_without_loss_is_no_start(monkeypatch):
     """Check a fit to a sample that ends far out, and does not notice that nothing is best."""
     fit = _regressions.fit_softmax_on_host

@@ -86,7 +86,7 @@ def _group_names(groups: UserData) -> np.ndarray | None:
     """Return the names (n,) of the groups of rows if groups are text, else None."""
     if getattr(groups, "ndim", 1) != 1 or hasattr(groups, "detach"):
         return None
-    labels = _as_vector(groups, "groups")
+    labels = label_vector(groups, "groups")
     text = labels.ndim == 1 and labels.size and all(isinstance(v, str) for v in labels.tolist())
     return labels if text else None
 
@@ -133,7 +133,7 @@ def _number(
     given: UserData, n: int, weights: ArrayLike | None, name: str
 ) -> tuple[np.ndarray, dict[Any, int]]:
     """Count the labels of rows of positive weight from 0 in order of appearance."""
-    labels = _as_vector(given, name)
+    labels = label_vector(given, name)
     if labels.shape != (n,):
         raise ValueError(
             f"{name} must have shape ({n},), one label for each row, got {labels.shape}; for "
@@ -150,8 +150,8 @@ def _number(
         raise TypeError(f"{name} must hold hashable labels: {error}") from None
 
 
-def _as_vector(groups: UserData, name: str) -> np.ndarray:
-    """Convert labels to an array; tuples in a list are single labels."""
+def label_vector(groups: UserData, name: str) -> np.ndarray:
+    """Convert labels to an array (n,); tuples in a list are single labels."""
     check_unmasked(groups, name)
     if hasattr(groups, "detach"):
         return as_numpy(groups, name)

@@ -27,6 +27,7 @@ from bayescal.regression.binary.host import (
     span_of_gram,
 )
 from bayescal.regression.binary.objective import (
+    NOISE,
     BinaryDesign,
     Regression,
     add_penalties,
@@ -37,7 +38,7 @@ from bayescal.regression.binary.objective import (
     uncentered,
     units,
 )
-from bayescal.regression.softmax.fit import MAX_PRODUCTS, fit, is_unbounded
+from bayescal.regression.softmax.fit import MAX_PRODUCTS, fit, is_long
 from bayescal.regression.softmax.fit import fit_on_host as fit_softmax_on_host
 from bayescal.regression.softmax.objective import Design, HostEvaluator
 from bayescal.regression.softmax.precondition import WHOLE, choices
@@ -102,8 +103,7 @@ def fit_binary(
     """
     design, _, mean = design_of(problem)
     # A column that is constant in the sample may vary in other rows.
-    mean = np.where(design.columns[1:].any(axis=1), mean, 0.0)
-    x = problem.x - mean
+    x = np.where(design.columns[1:].any(axis=1), problem.x - mean, 0.0)
     problem = problem._replace(x=x)
     size = np.maximum(x.max(axis=0), -x.min(axis=0))
     unit, inverse = units(np.where(size > 0, size, 1.0), np)
@@ -113,7 +113,15 @@ def fit_binary(
     begin = minimum.x if minimum.status == Status.CONVERGED else start(problem, np)
     begin = begin * unit
     first = designs.total(_binary_sums, mean, inverse, begin, True, merge=_join)
-    gram, largest = first["gram"], first["largest"]
+    largest = first["largest"]
+    kept = largest > NOISE * np.finfo(float).eps * (np.append(0.0, abs(mean)) / unit + largest)
+    if not kept.all():
+        # Variation within rounding counts as constant, as in memory.
+        inverse = inverse * kept[1:]
+        pairs = np.outer(kept, kept)
+        first |= {name: first[name] * pairs for name in ("hessian", "gram")}
+        first["gradient"] = first["gradient"] * kept
+    gram = first["gram"]
     span = None if is_settled(problem, len(gram)) else span_of_gram(gram, total)
     # Linearly dependent columns share their effect.
     turn = np.eye(len(gram)) if span is None else span
@@ -203,6 +211,11 @@ def fit_softmax(
     """
     sizes, fraction = sample.sizes, float(sample.weights.sum()) / total
     approximate = fit_softmax_on_host(sample, penalty * fraction, begin)[0]
+    # The labels of a sample may be separable although those of all rows are not. They are separable
+    # if each is more probable than not.
+    separable = approximate.value < np.log(2) * sample.weights.min() and not penalty.all()
+    if not separable and approximate.status != Status.UNBOUNDED:
+        begin = approximate.x
     heavy = sample._replace(weights=sample.weights / fraction)
     method = choices(sample, penalty)[-1]
     whole = method is WHOLE
@@ -230,8 +243,7 @@ def fit_softmax(
 
     def unbounded(theta: Theta, here: Point[np.ndarray, np.ndarray]) -> Bool[np.ndarray, ""]:
         # If rows of the sample would move, other rows would move as well.
-        here = here._replace(state=probs_of_sample(theta))
-        return is_unbounded(heavy, penalty, theta, here)
+        return is_long(heavy, theta, method.apply(prepare(here.state), -here.gradient, sizes))
 
     with np.errstate(all="ignore"):
         return newton_cg(
@@ -243,7 +255,7 @@ def fit_softmax(
                 0 if whole else method.patience,
                 MAX_PRODUCTS,
             ),
-            approximate.x,
+            begin,
             scale=total,
             unbounded=None if penalty.all() else unbounded,
             xp=np,

@@ -11,9 +11,11 @@ from sklearn.base import clone
 from sklearn.naive_bayes import GaussianNB
 
 import bayescal as bc
+from bayescal._core.minimization.optimize import Status
 from bayescal.calibrators.binary.averaged_beta import points as _points
 from bayescal.data.blocks import reader as _rows
 from bayescal.data.blocks import survey as _survey
+from bayescal.regression import rows as _regressions
 from tests.calibrators.block_rows import agree, cut
 from tests.calibrators.cases import all_calibrators
 
@@ -90,6 +92,61 @@ def test_three_passes_find_beta_of_more_rows_than_the_sample(monkeypatch, parame
     assert blocks.passes == 3
     for name in ("a_", "b_", "c_"):
         assert getattr(fitted, name) == pytest.approx(getattr(whole, name), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("calibrator", "seed"), [(bc.Matrix, 22), (bc.Matrix, 33), (bc.Vector, 50)]
+)
+def test_labels_that_are_separable_in_the_sample_only(monkeypatch, calibrator, seed):
+    monkeypatch.setattr(_rows, "_SAMPLE", 30)
+    rng = np.random.default_rng(seed)
+    z = 2 * rng.normal(size=(90, 3))
+    rows = z, (z + 0.5 * rng.gumbel(size=z.shape)).argmax(axis=1)
+    fitted, whole = agree(calibrator(inputs="logits"), rows, cut(rows, 22), atol=5e-6)
+    assert fitted.status_ == whole.status_ == "converged"
+
+
+@pytest.mark.parametrize("seed", [59, 162])
+def test_all_rows_tell_whether_there_is_an_optimum(monkeypatch, seed):
+    """Check a sample with so little curvature that a step to its optimum would be long."""
+    monkeypatch.setattr(_rows, "_SAMPLE", 20)
+    rng = np.random.default_rng(seed)
+    z = 2 * rng.normal(size=(60, 2))
+    rows = z, (z + 0.5 * rng.gumbel(size=z.shape)).argmax(axis=1)
+    fitted, whole = agree(bc.Vector(inputs="logits"), rows, cut(rows, 15), atol=5e-6)
+    assert fitted.status_ == whole.status_ == "converged"
+
+
+def test_a_sample_without_loss_is_no_start(monkeypatch):
+    """Check a fit to a sample that ends far out, and does not notice that nothing is best."""
+    fit = _regressions.fit_softmax_on_host
+
+    def fit_far(sample, penalty, begin):
+        minimum, prepared = fit(sample, penalty, begin)
+        far = np.linspace(-1e5, 2e5, len(begin))
+        return minimum._replace(x=far, value=np.zeros(()), status=Status.CONVERGED), prepared
+
+    monkeypatch.setattr(_regressions, "fit_softmax_on_host", fit_far)
+    z, y, w = _several(600)
+    agree(bc.Vector(inputs="logits"), (z, y, w), cut((z, y, w), 200), atol=5e-6)
+
+
+@pytest.mark.parametrize("calibrator", [*BINARY[1:5], bc.Quadratic()], ids=str)
+def test_equal_scores_show_no_slope(monkeypatch, calibrator):
+    """Check scores that are equal, also if only up to rounding, and in the sample alone."""
+    p, y = np.full(300, 0.3), np.arange(300) % 4 == 0
+    near = np.where(np.arange(300) == 7, 0.1 + 0.2, p)
+    at = [0.0, 0.1, 0.9]
+    for scores in (p, near):
+        expected = clone(calibrator).fit(scores, y).predict_proba(at)
+        assert np.ptp(expected[:, 1]) == 0
+        for sample in (1 << 18, 30):
+            monkeypatch.setattr(_rows, "_SAMPLE", sample)
+            fitted = clone(calibrator).fit(cut((scores, y), 100))
+            np.testing.assert_allclose(fitted.predict_proba(at), expected, atol=1e-12)
+    rng = np.random.default_rng(0)
+    varied = np.where(np.arange(300) < 20, rng.choice([0.1, 0.5, 0.6], 300), p)
+    agree(calibrator, (varied, y), cut((varied, y), 100), at, atol=1e-6)
 
 
 def test_draws_for_a_sample_are_as_many_as_wanted_and_even():

@@ -37,6 +37,10 @@ def _rows_of(kind, n=6000, seed=0):
         p = p.round(2)
     elif kind == "single":
         p = p.astype(np.float32)
+    elif kind == "saturated":
+        # Just below one, few numbers of single precision are left.
+        p = (1 / (1 + np.exp(-8 * rng.normal(size=n)))).astype(np.float32)
+        chance = 0.2 + 0.3 * p
     elif kind == "skewed":
         p = chance = 2e-2 * p**3
         p[:20] = 1 - p[:20]
@@ -66,7 +70,7 @@ def _agree(calibrator, rows, blocks, atol):
     return agree(calibrator, rows, blocks, _points(rows), atol)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "saturated"])
 @pytest.mark.parametrize("calibrator", [*ORDERED, *DISTINCT], ids=str)
 def test_rows_that_are_sorted_at_once(calibrator, kind):
     rows = _rows_of(kind, 1500)

@@ -238,9 +238,41 @@ def test_groups_are_not_split(table: Any, ensemble: bool) -> None:
     for cv, splitter in cases.items():
         options = {"calibrator": "beta", "ensemble": ensemble}
         result = bc.CalibratedClassifier(GaussianNB(), cv=cv, **options).fit(X, y, groups=names)
-        by_hand = [*splitter.split(X, y, groups)]
+        # Numbers of folds do not depend on the labels of groups, but splitters may.
+        by_hand = [*splitter.split(X, y, groups if cv == 4 else names)]
         expected = bc.CalibratedClassifier(GaussianNB(), cv=by_hand, **options).fit(X, y)
         np.testing.assert_array_equal(result.predict_proba(X), expected.predict_proba(X))
+
+
+def test_splitters_receive_the_labels_of_groups(table: Any) -> None:
+    X, y = table
+    years = np.random.default_rng(0).permutation(np.repeat([2021, 2019, 2022, 2020], 60))
+
+    class Forward:
+        def get_n_splits(self, *_: object) -> int:
+            return 2
+
+        def split(self, X: Any, y: Any = None, groups: Any = None) -> Any:
+            for year in (2021, 2022):
+                yield np.flatnonzero(groups < year), np.flatnonzero(groups == year)
+
+    model = bc.CalibratedClassifier(GaussianNB(), "beta", cv=Forward(), ensemble=True)
+    by_hand = [*Forward().split(X, y, years)]
+    expected = clone(model).set_params(cv=by_hand).fit(X, y).predict_proba(X)
+    for groups in (years, years.tolist(), pd.Series(years)):
+        np.testing.assert_array_equal(model.fit(X, y, groups=groups).predict_proba(X), expected)
+    pairs = [(str(year), "a") for year in years]
+    grouped = clone(model).set_params(cv=GroupKFold(2)).fit(X, y, groups=pairs)
+    assert len(grouped.estimators_) == 2
+
+
+def test_reports_of_groups_with_few_rows_of_each_class() -> None:
+    X, y = np.random.default_rng(0).normal(size=(24, 2)), np.arange(24) % 2
+    model = bc.CalibratedClassifier(GaussianNB(), "beta", cv=3, ensemble=True)
+    report = model.fit(X, y, groups=np.arange(24) // 2).report_
+    assert report.rows == 24 and np.isfinite(report.log_loss)
+    few = bc.CalibratedClassifier(GaussianNB(), "beta").fit(X[:8], y[:8], groups=np.arange(8))
+    assert np.isfinite(few.predict_proba(X)).all()
 
 
 def test_groups_of_several_labels_are_not_split() -> None:

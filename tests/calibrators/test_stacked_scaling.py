@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import optimize
@@ -231,6 +232,17 @@ def test_kernel_features_are_those_of_the_kernel() -> None:
     assert few.centers.shape == (7, 3)
     same = kernel_basis(np.ones((5, 3)), np.ones(5), 7, 0.5)
     assert same.dimensions == (3, 0, 0)
+
+
+def test_kernels_of_nearly_uniform_rows_in_single_precision() -> None:
+    """Check rows whose distances from each other are much smaller than those from zero."""
+    rng = np.random.default_rng(0)
+    z = 0.2 * rng.normal(size=(1000, 3))
+    y = (0.1 * z + rng.gumbel(size=z.shape)).argmax(axis=1)
+    rows = softmax(z, axis=1).astype(np.float32)
+    fitted = bc.StackedScaling().fit(rows.astype(float), y)
+    result = np.asarray(fitted.as_function()(jnp.asarray(rows)))
+    np.testing.assert_allclose(result, fitted.predict_proba(rows.astype(float)), atol=1e-5)
 
 
 def test_kernels_do_not_know_the_order_of_classes_and_rows() -> None:

@@ -169,6 +169,23 @@ class TestIntervals:
         result = metrics.interval(name, _cut(rows, n // 4 + 1), replicates=20)
         assert result == metrics.interval(name, p, y, weights=weights, replicates=20)
 
+    @pytest.mark.parametrize("name", ["hamming_loss", "multilabel_ece", "multilabel_ecce"])
+    def test_intervals_of_several_labels(self, monkeypatch, name):
+        rng = np.random.default_rng(0)
+        p, w = rng.random((1500, 3)), rng.integers(1, 4, 1500).astype(float)
+        q, y = np.sqrt(p), (rng.random(p.shape) < p).astype(int)
+        blocks = [_cut((probs, y, w), 400) for probs in (p, q)]
+        options = {"replicates": 30}
+        whole = metrics.interval(name, p, y, weights=w, **options)
+        gap = metrics.difference(name, p, q, y, weights=w, **options)
+        assert metrics.interval(name, blocks[0], **options) == whole
+        assert metrics.difference(name, *blocks, **options) == gap
+        monkeypatch.setattr(measured_blocks, "MANY", 1000)
+        result = metrics.interval(name, blocks[0], **options)
+        assert result.value == pytest.approx(whole.value, abs=2e-4)
+        assert result.standard_error == pytest.approx(whole.standard_error, rel=0.4)
+        assert metrics.difference(name, *blocks, **options).value < 0
+
     def test_differences_pair_the_cases(self):
         p, q, y, _ = self._rows()
         result = metrics.difference("brier_score", _cut((p, y), 25_000), _cut((q, y), 25_000))

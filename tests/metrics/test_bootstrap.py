@@ -251,6 +251,34 @@ def test_differences_are_paired() -> None:
         metrics.difference("accuracy", probs, probs[:, 0], (y == 0).astype(int))
 
 
+@pytest.mark.parametrize("name", ["ece", "debiased_ece", "ecce"])
+def test_exchanged_models_exchange_the_ends_of_a_difference(name: str) -> None:
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        p = rng.random(60)
+        y, other = (rng.random(60) < p).astype(int), np.clip(p + 0.1 * rng.normal(size=60), 0, 1)
+        gap, back = (
+            metrics.difference(name, *pair, y, replicates=100) for pair in ((p, other), (other, p))
+        )
+        # In units of the interval; the greatest difference along an ellipse is found in steps.
+        ends = np.array([gap.lower + back.upper, gap.upper + back.lower])
+        assert np.abs(ends).max() < 1e-4 * (gap.upper - gap.lower)
+        assert gap.p_value == pytest.approx(back.p_value, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["log_loss", "brier_score", "ece", "ecce", "debiased_ece"])
+def test_models_that_are_equal_up_to_rounding_do_not_differ(name: str) -> None:
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        p = rng.dirichlet([1, 1, 1], 100)
+        again, y = p * 3 / (p * 3).sum(axis=1, keepdims=True), rng.integers(0, 3, 100)
+        for first, second in ((p, again), (again, p)):
+            gap = metrics.difference(name, first, second, y, replicates=50)
+            assert gap.p_value == 1 and gap.value == gap.lower == gap.upper == 0
+    other = metrics.difference(name, p, p ** (1 + 1e-6) / (p ** (1 + 1e-6)).sum(axis=1)[:, None], y)
+    assert other.upper > other.lower
+
+
 def test_few_cases_tell_nothing() -> None:
     p, y = np.linspace(0, 1, 29), np.arange(29) % 2
     for name in ("log_loss", "ece", "skce"):

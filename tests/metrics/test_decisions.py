@@ -320,6 +320,24 @@ def test_best_threshold_against_all_thresholds() -> None:
     np.testing.assert_array_equal(decided, p > result.threshold)
 
 
+def test_best_threshold_takes_the_first_of_equal_costs() -> None:
+    """Check that rounding of proportions does not choose, whatever the order and the weights."""
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        p, y = rng.random(30), rng.integers(0, 2, 30)
+        counts, order = rng.integers(1, 4, 30), rng.permutation(30)
+        errors = [counts @ ((p < t) == (y == 1)) for t in np.sort(p)]
+        errors.append(counts @ (y == 1))
+        expected = np.append(np.sort(p), np.nextafter(p.max(), 2))[np.argmin(errors)]
+        rows = np.repeat(order, counts[order])
+        for result in (
+            metrics.best_threshold([[0, 1], [1, 0]], p, y, weights=counts),
+            metrics.best_threshold([[0, 1], [1, 0]], p[rows], y[rows]),
+        ):
+            assert result.empirical == expected
+            assert result.empirical_cost == pytest.approx(min(errors) / counts.sum(), rel=1e-12)
+
+
 def test_best_threshold_takes_costs_by_the_names_of_the_classes() -> None:
     p, happened = np.array([0.05, 0.2, 0.4, 0.6]), np.array([0, 0, 1, 1])
     y = np.array(["no", "yes"])[happened]

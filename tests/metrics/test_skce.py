@@ -158,6 +158,19 @@ def test_median_of_zero_is_replaced(few: int, monkeypatch: pytest.MonkeyPatch) -
     assert far == pytest.approx(2 * 30 * 31 / 61**2 * np.sqrt(2), rel=1e-9)
 
 
+@pytest.mark.parametrize("few", [10, 1000])
+def test_median_of_rows_that_are_equal_up_to_rounding(
+    few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Check saturated predictions, whose distances next to one are lost to rounding."""
+    monkeypatch.setattr(_distances, "_MAX_SORTED_ROWS", few)
+    p = np.concatenate([np.geomspace(1e-30, 1e-12, 90), np.full(10, 0.4)])
+    for low in (p, 1 - p):
+        probs = np.stack([low, 1 - low], axis=1)
+        mean = _distances.median_distance(probs, np.ones(100), "total_variation")
+        assert mean == pytest.approx(2 * 0.9 * 0.1 * 0.4, rel=1e-10)
+
+
 def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     probs, y = make_probs()
     whole = metrics.skce(probs, y)

@@ -117,6 +117,9 @@ def kernel_columns(
     The kernel is rational quadratic, 1 / (1 + d / 2) for the squared distance d: a mixture of
     Gaussian kernels of many lengths that needs no exponential.
     """
+    # Measured from the middle of the centers, or short distances would be lost to rounding.
+    middle = centers.mean(axis=0)
+    centers, x = centers - middle, x - middle[:, None]
     kernel = centers @ (-2 * x)
     kernel += np.einsum("ij,ij->i", centers, centers)[:, None]
     kernel += np.einsum("ij,ij->j", x, x)
@@ -141,7 +144,9 @@ def kernel_feature_rows(
 def kernel_features(x: XArray, basis: Basis) -> XArray:
     """Compute kernel features (..., n, m) of log probabilities (..., n, k), of any library."""
     xp = namespace(x)
-    rows, centers = x / basis.length, basis.centers
+    # Measured from the middle of the centers, or short distances would be lost to rounding.
+    middle = xp.mean(basis.centers, axis=0)
+    rows, centers = x / basis.length - middle, basis.centers - middle
     squared = xp.sum(rows * rows, axis=-1, keepdims=True) + xp.sum(centers * centers, axis=-1)
     squared = squared - 2 * matmul(rows, xp.matrix_transpose(centers))
     kernel = 1 / (1 + 0.5 * xp.where(squared > 0, squared, 0 * squared))

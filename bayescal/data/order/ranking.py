@@ -89,12 +89,16 @@ def distinct_scores(rows: Source, name: str) -> Groups:
 
 
 def merged_rows(rows: Source, name: str) -> Rows:
-    """Return all rows in memory; rows in blocks are merged by score and label."""
+    """Return all rows in memory; rows in blocks are merged by score and label.
+
+    Of scores that are equal up to rounding, the one closest to 0 or 1 is taken.
+    """
     if isinstance(rows, Rows):
         return rows
     groups = distinct_scores(rows, name)
     negative = groups.weight - groups.positive
-    scores, weights = np.tile(groups.lowest, 2), np.concatenate([negative, groups.positive])
+    scores = np.tile(np.where(groups.lowest < 0.5, groups.lowest, groups.highest), 2)
+    weights = np.concatenate([negative, groups.positive])
     used = weights > 0
     return Rows(scores[used], np.repeat([0, 1], len(negative))[used], weights[used])
 

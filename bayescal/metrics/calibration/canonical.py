@@ -42,8 +42,9 @@ def canonical_ece(
 ) -> float:
     r"""Compute the canonical calibration error, that of probability vectors, in cells of a grid.
 
-    Rows share a cell if the probability of every class lies in the same of ``bins`` of equal width.
-    With :math:`C` a cell, e the outcomes as unit vectors, and weights that sum to one, it is
+    Rows share a cell if the probability of every class, or of the second of two, lies in the same
+    of ``bins`` of equal width. With :math:`C` a cell, e the outcomes as unit vectors, and weights
+    that sum to one, it is
 
     .. math:: \sum_C w_C\, \| \bar p_C - \bar e_C \|
 

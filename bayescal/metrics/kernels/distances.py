@@ -26,6 +26,8 @@ _BLOCK = 1 << 17
 #: Rows up to which the distances of all pairs are sorted at once.
 _MAX_SORTED_ROWS = 1000
 _CELLS = 1 << 16
+#: Median distance up to which most rows are equal but for rounding.
+_NEAR = 1e-8
 
 
 def residuals(data: Predictions, xp: ModuleType = np) -> Float[AnyArray, "rows classes"]:
@@ -73,7 +75,7 @@ def over_pairs(
 
 
 def median_distance(probs: Probs, weights: PerRow, distance: str) -> float:
-    """Compute the weighted median distance of all ordered pairs, or their mean if it is zero.
+    """Compute the weighted median distance of all pairs, or their mean if it is below ``_NEAR``.
 
     With many pairs, a histogram finds the cell of the median, and a second one divides this cell.
     The error is below 1e-9, and no distances are kept.
@@ -89,8 +91,8 @@ def median_distance(probs: Probs, weights: PerRow, distance: str) -> float:
             below = counts[cell - 1] if cell else below
             step = (high - low) / _CELLS
             low, high = low + cell * step, low + (cell + 1) * step
-        median = (low + high) / 2 if high > 1e-8 else 0.0
-    if median > 0:
+        median = (low + high) / 2
+    if median > _NEAR:
         return float(median)
 
     def add(first: int, last: int, gaps: Distances) -> float:

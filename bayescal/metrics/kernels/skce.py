@@ -67,7 +67,8 @@ def skce(
         Half the sum of absolute differences, or the root of the sum of their squares.
     bandwidth : float or "median", default "median"
         :math:`\nu`, positive; or "median", the median distance of all ordered pairs, including the
-        zero distance of each row to itself. If it is zero, the mean distance is used, or else 1.
+        zero distance of each row to itself. If it is at most 1e-8, the mean distance is used, or
+        else 1.
     weights : array of shape (n,), optional
         Non-negative row weights. Integers are counts, and repeated rows form pairs. Other weights
         are proportions, and a row forms no pair with itself. For "linear" the weight of a pair is

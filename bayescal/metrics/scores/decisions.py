@@ -145,8 +145,8 @@ class Threshold(NamedTuple):
     cost : float or None
         Mean cost of these decisions on the data, if there are any.
     empirical, empirical_cost : float or None
-        The threshold with the least cost on the data, and this cost, which is too low for new rows.
-        If it is much lower than ``cost``, calibrate first.
+        The lowest threshold with the least cost on the data, and this cost, which is too low for
+        new rows. If it is much lower than ``cost``, calibrate first.
     """
 
     threshold: float
@@ -236,14 +236,15 @@ def best_threshold(
         return Threshold(threshold)
     if data.columns is not None:
         raise ValueError(f"probs must be of two classes, got {data.columns} columns")
-    mass = data.weights / data.weights.sum()
+    # A power of two keeps sums of counts exact, so that rounding does not choose among equal costs.
+    mass = np.ldexp(data.weights, -np.frexp(data.weights.sum())[1])
     order = np.argsort(data.probs)
     p, happened, mass = data.probs[order], data.y[order] == 1, mass[order]
     base = float(mass @ np.where(happened, table[1, 1], table[0, 0]))
     # Thresholds at each probability, and one above all.
     alarms = np.append(np.cumsum((mass * ~happened)[::-1])[::-1], 0.0)
     misses = np.append(0.0, np.cumsum(mass * happened))
-    total = base + alarm * alarms + miss * misses
+    total = (base + alarm * alarms + miss * misses) / mass.sum()
     first = np.append(is_first(p), True)
     total = np.where(first, total, np.inf)
     best = int(total.argmin())

@@ -40,6 +40,8 @@ _MIN_ROWS = 10
 _MIN_DOF = 0.5
 #: Standard error, relative to a mean, up to which rows differ by rounding only.
 _EQUAL = 1e-9
+#: Relative difference of two values, of at least 1e-3, that are equal up to rounding.
+_ROUNDING = 1e-12
 
 
 class Interval(NamedTuple):
@@ -200,6 +202,11 @@ class MeasuredMetric:
         ratio = self._chance / np.where(error > 0, error, 1)
         return error * (1 - ratio**_POWER) ** (1 / _POWER)
 
+    def _bend(self, reach: float) -> float:
+        """Compute the error at which chance begins, as a deviation in units of ``reach``."""
+        away = (0.0 if self._square else self._chance) - self._center
+        return min(max(away / max(reach, math.ulp(0.0)), -1.0), 1.0)
+
     def _student(self, level: float, drawn: bool) -> tuple[float, float, float]:
         """Compute a quantile, the factor from deviation to standard error, degrees of freedom.
 
@@ -290,8 +297,10 @@ class MeasuredMetric:
             raise ValueError(f"first and second must have one shape, got {ours} and {theirs}")
         from scipy.special import stdtr
 
-        value = self.value - other.value
+        size = min(abs(self.value), abs(other.value))
+        value = _unless_rounding(self.value - other.value, size)
         estimate = float(self._less_chance(self._center) - other._less_chance(other._center))
+        estimate = _unless_rounding(estimate, size)
         mean = self._metric if isinstance(self._metric, MeanMetric) else None
         with np.errstate(invalid="ignore"):
             if mean is not None:
@@ -301,6 +310,9 @@ class MeasuredMetric:
         widest = self._range[1] - self._range[0]
         if self._few or not math.isfinite(error):
             return Interval(value, estimate, -widest, widest, math.inf, level, 1.0)
+        error = _unless_rounding(error, size)
+        if not value and not error:
+            return Interval(0.0, 0.0, 0.0, 0.0, 0.0, level, 1.0)
         t, factor, dof = self._student(level, mean is None)
         equal = self._means and value and error <= _EQUAL * abs(value)
         if equal and (costs := self._costs(other)):
@@ -321,14 +333,16 @@ class MeasuredMetric:
         moments = factor**2 * np.cov(self.replicates, other.replicates, ddof=0)
         first, second = np.sqrt(np.diag(moments))
         correlation = moments[0, 1] / (first * second) if first * second > 0 else 0.0
-        # Models that differ by rounding only are equal.
         correlation = correlation if abs(correlation) < 1 - 1e-12 else round(correlation)
-        angles = np.linspace(0, 2 * np.pi, _ANGLES)
-        along = correlation * np.cos(angles) + math.sqrt(1 - correlation**2) * np.sin(angles)
+        turn, angles = math.acos(correlation), np.linspace(0, 2 * np.pi, _ANGLES)
 
         def ends_at(t: float) -> tuple[float, float]:
-            ours = self._less_chance(self._center + t * first * np.cos(angles))
-            gaps = ours - other._less_chance(other._center + t * second * along)
+            # The difference is smooth between the angles at which an error exceeds chance.
+            bends = [np.arccos(self._bend(t * first)), np.arccos(other._bend(t * second)) + turn]
+            at = np.concatenate([angles, bends, [-bends[0], 2 * turn - bends[1]]])
+            ours = self._less_chance(self._center + t * first * np.cos(at))
+            theirs = other._less_chance(other._center + t * second * np.cos(at - turn))
+            gaps = ours - theirs
             return float(gaps.min()), float(gaps.max())
 
         # Bisect on t / (1 + t).
@@ -342,6 +356,11 @@ class MeasuredMetric:
         lower, upper = max(lower, -widest), min(upper, widest)
         error = (upper - lower) / (2 * t)
         return Interval(value, estimate, lower, upper, error, level, p_value)
+
+
+def _unless_rounding(gap: float, size: float) -> float:
+    """Return a difference of values of this size, or zero if they are equal up to rounding."""
+    return 0.0 if abs(gap) <= _ROUNDING * max(size, 1e-3) else gap
 
 
 def _before_root(metric: Metric) -> Metric:

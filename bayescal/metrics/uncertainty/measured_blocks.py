@@ -29,7 +29,8 @@ _ROWS = 1 << 40
 class ModelMeasurements(NamedTuple):
     """Metrics of one model by title, and its predictions.
 
-    Of blocks also Spiegelhalter's test, the number of rows, and a fingerprint of their division.
+    Of blocks also Spiegelhalter's test, unless rows have several labels, the number of rows, and a
+    fingerprint of their division.
     """
 
     metrics: dict[str, Measured]
@@ -67,7 +68,8 @@ def measure_blocks(
         # A later block had weights that are not counts.
         whole = False
         totals = data.total_numbered(partial(_sums_by_group, sums, seed, whole))
-    test, cases = Spiegelhalter(whole).test(totals["z"]), int(totals["sizes"][0])
+    test = Spiegelhalter(whole).test(totals["z"]) if "z" in totals else None
+    cases = int(totals["sizes"][0])
     measured: dict[str, Measured] = {}
     if cases < MANY:
         rows = data.gather()
@@ -144,11 +146,12 @@ def _sums_by_group(
         grouped_sums = GroupedSums.of(metric, data, seed, first=number * _ROWS, whole=whole)
         sums[f"of {title}"], sizes = grouped_sums.sums, grouped_sums.sizes
     weights = data.weights
+    if data.y.ndim == 1:  # one label for each row
+        sums["z"] = collect(Spiegelhalter(whole), data)
     return {
         **sums,
         "sizes": np.array([n, weights.sum(), weights @ weights]) if sizes is None else sizes,
         "fractions": np.asarray(np.count_nonzero(are_no_counts(weights))),
-        "z": collect(Spiegelhalter(whole), data),
         # These sums differ for any other division into blocks.
         "cut": np.array([n, n * (number + 1), n * n * (number + 1)]),
     }

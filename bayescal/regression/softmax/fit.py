@@ -58,9 +58,14 @@ def is_unbounded(
     """Return whether an approximate Newton step would still change logits by a hundredth."""
     method, sizes = choices(design, penalty)[0], design.sizes
     inverse = method.invert(method.measure(design, here.state), penalty, sizes)
-    step = method.apply(inverse, -here.gradient, sizes)
-    xp = np if isinstance(theta, np.ndarray) else jnp
-    return movement(design, theta, step, xp) > 0.01
+    return is_long(design, theta, method.apply(inverse, -here.gradient, sizes))
+
+
+def is_long(
+    design: Design[ArrayT], theta: Float[ArrayT, " parameters"], step: Float[ArrayT, " parameters"]
+) -> Bool[ArrayT, ""]:
+    """Return whether a step that gains nothing still changes logits by a hundredth."""
+    return movement(design, theta, step, np if isinstance(theta, np.ndarray) else jnp) > 0.01
 
 
 def fit_on_host(

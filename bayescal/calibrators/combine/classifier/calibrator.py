@@ -41,7 +41,7 @@ from bayescal.calibrators.names import make_calibrator, make_for
 from bayescal.data.checks import check_choice, check_unmasked
 from bayescal.data.fitted import read_label_rows
 from bayescal.data.labels import class_labels, in_columns
-from bayescal.data.membership import check_clusters
+from bayescal.data.membership import check_clusters, label_vector
 from bayescal.data.weights import check_weights
 
 
@@ -171,12 +171,12 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         groups : array of shape (n,), optional
             The group of each row, if rows of a group depend on each other, such as several of one
             patient. Groups are never split: a number of folds ``cv`` is that of scikit-learn's
-            ``StratifiedGroupKFold`` (``GroupKFold`` for multi-label problems), and a splitter
-            receives the groups. They are not passed to the classifier. The report leaves out whole
-            groups, and its errors are those of sums by group: in simulations of 40 and 100 groups,
-            intervals of ± 1.645 errors covered the gain in 84 to 93 % of data sets and the loss in
-            83 to 85 %, with ten groups in 77 to 88 %. Without ``groups``, intervals for correlated
-            rows covered them in 68 to 79 %.
+            ``StratifiedGroupKFold`` (``GroupKFold`` for multi-label problems, and if no class has
+            as many rows), and a splitter receives the groups. They are not passed to the
+            classifier. The report leaves out whole groups, and its errors are those of sums by
+            group: in simulations of 40 and 100 groups, intervals of ± 1.645 errors covered the gain
+            in 84 to 93 % of data sets and the loss in 83 to 85 %, with ten groups in 77 to 88 %.
+            Without ``groups``, intervals for correlated rows covered them in 68 to 79 %.
         **fit_params : arrays
             Passed to the classifier's ``fit``, by metadata routing if that is enabled.
 
@@ -218,7 +218,8 @@ class CalibratedClassifier(Estimator, ClassifierMixin, MetaEstimatorMixin, BaseE
         if sample_weight is not None:
             weights = check_weights(sample_weight, _num_samples(y))
         codes = None if groups is None else check_clusters(groups, _num_samples(y))
-        routed = self._route(weights, codes, fit_params)
+        labels = None if groups is None else label_vector(groups, "groups")
+        routed = self._route(weights, labels, fit_params)
         frozen = isinstance(self.estimator, FrozenEstimator)
         if frozen and not hasattr(self.estimator, "classes_"):
             raise NotFittedError(

@@ -30,6 +30,7 @@ from bayescal.calibrators.combine.classifier.pair import check_meaning, score
 from bayescal.data.folds.deal import FoldedRows, fold_features
 from bayescal.data.label_names import class_array, label_list
 from bayescal.data.labels import find_positions
+from bayescal.data.membership import check_clusters
 
 
 class Splitter(Protocol):
@@ -64,6 +65,8 @@ def make_folds(
     if cv is not None and not isinstance(cv, Integral):
         splitter = check_cv(cv, y, classifier=True)
     elif "groups" in options:
+        # Folds do not depend on the labels of groups.
+        options = {**options, "groups": check_clusters(options["groups"], len(y))}
         splitter = _group_splitter(_DEFAULT_FOLDS if cv is None else int(cv), y, options["groups"])
     elif y.ndim == 2:
         return _of_label_sets(_DEFAULT_FOLDS if cv is None else int(cv), y), np.empty(0, int)
@@ -114,8 +117,10 @@ def _group_splitter(count: int, y: np.ndarray, groups: object) -> Splitter:
         )
     if found < count:
         warn(f"groups has {found} different values: {found} folds in place of cv={count}")
-    make = StratifiedGroupKFold if y.ndim == 1 else GroupKFold
-    return make(min(count, found))
+    count = min(count, found)
+    # scikit-learn stratifies only if some class has a row for each fold.
+    large = y.ndim == 1 and np.unique(y, return_counts=True)[1].max() >= count
+    return (StratifiedGroupKFold if large else GroupKFold)(count)
 
 
 def _stratified(count: int, y: np.ndarray, ensemble: bool) -> tuple[list[Fold], np.ndarray]:

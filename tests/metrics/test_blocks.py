@@ -169,7 +169,7 @@ class TestIntervals:
         result = metrics.interval(name, _cut(rows, n // 4 + 1), replicates=20)
         assert result == metrics.interval(name, p, y, weights=weights, replicates=20)
 
-    @pytest.mark.parametrize("name", ["hamming_loss", "multilabel_ece", "multilabel_ecce"])
+    @pytest.mark.parametrize("name", ["hamming_loss", "multilabel_ece"])
     def test_intervals_of_several_labels(self, monkeypatch, name):
         rng = np.random.default_rng(0)
         p, w = rng.random((1500, 3)), rng.integers(1, 4, 1500).astype(float)

@@ -90,12 +90,15 @@ class Prediction:
         probs: np.ndarray | jax.Array,
         interpolation_error: float | None,
         nats: np.ndarray | None = None,
+        far: np.ndarray | None = None,
     ) -> None:
         self.posterior = posterior
         self.method = method
         self.interpolation_error = interpolation_error
-        #: Errors (batch, m) of log odds besides those of nodes or draws; None near the data.
+        #: Errors (batch, m) of log odds besides those of nodes; None near the data.
         self._nats = nats
+        #: For draws: which data sets have points far from their data.
+        self._far = far
         self._points = x
         self._values = values
         self.probs = probs
@@ -149,9 +152,12 @@ class Prediction:
             lambda setup, *at: standard_error(setup, self.method, *at)[None], _MAX_STEP
         )[0]
         if post.integrator != "quadrature":
-            if self.method != "predictive" or self._nats is None:
+            if self._far is None or not self._far.any():
                 return error
-            return np.fmax(error, self._rows(lambda *at: unresolved_mass(*at)[None], _MAX_STEP)[0])
+            bound = self._rows(lambda *at: unresolved_mass(*at)[None], _MAX_STEP)[0]
+            more = [1] * (bound.ndim - len(post.layout.shape))
+            far = post.layout.shaped(self._far.reshape(-1, *more))
+            return np.where(far, np.fmax(error, bound), error)
         log_odds = np.asarray(self._values, np.float64)
         if not self._binary:
             with np.errstate(divide="ignore"):

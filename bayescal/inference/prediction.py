@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 #: Number of points from which curves are interpolated between nodes.
 LONG = 512
-#: Relative error of a quadrature rule that has not converged.
-ROUGH_RULE = 1e-6
+#: Relative errors of a quadrature rule that has not converged, and of one that has.
+ROUGH_RULE, _CONVERGED = 1e-6, 1e-10
 #: Largest change of log odds from node to node between which errors are interpolated.
 _MAX_STEP = 1.0
 #: Log odds beyond which probabilities are constant for that purpose.
@@ -131,10 +131,10 @@ class Prediction:
 
         For quadrature it is the difference from a coarser rule, plus the errors of rounding (also
         to the type of ``probs``) and of the ends of the integration box. Differences above 1e-6,
-        and all if the rule has not converged, count five times; then the error is at least the
-        ``quadrature_error``. Far from the data, where few draws determine a class's density, it
-        bounds the error of the probabilities, up to 1. It is computed on first access in
-        O(draws * points), at nodes if there are many points.
+        and all if ``quadrature_error`` is above 1e-10, count five times; if that is above 1e-6,
+        the error is at least as large. Far from the data, where few draws determine a class's
+        density, it bounds the error of the probabilities, up to 1. It is computed on first access
+        in O(draws * points), at nodes if there are many points.
         """
         error = self._error()
         if self.posterior.integrator == "quadrature":
@@ -419,7 +419,8 @@ def _of_rough_rule(error: np.ndarray, log_odds: np.ndarray, of_rule: np.ndarray)
         nats = np.broadcast_to(-2 * np.log1p(-of_rule), error.shape)
     most = shift(log_odds, np.full(error.shape, np.inf))
     rough = of_rule >= ROUGH_RULE
-    error = np.where(rough | (error >= ROUGH_RULE), np.minimum(5 * error, most), error)
+    slow = (of_rule > _CONVERGED) | (error >= ROUGH_RULE)
+    error = np.where(slow, np.minimum(5 * error, most), error)
     return np.where(rough, np.fmax(error, shift(log_odds, nats)), error)
 
 

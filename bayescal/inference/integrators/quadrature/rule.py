@@ -201,10 +201,7 @@ class Quadrature(Integrator[Box]):
 def _improve_rough(
     step: _Step, problem: Problem, per_set: Fields, boxes: Box, most: float = _TOLERANCE
 ) -> Box:
-    """Apply ``step`` to the data sets whose errors exceed ``most``.
-
-    A new box replaces the old one if its error is smaller.
-    """
+    """Replace the boxes of the data sets whose errors exceed ``most`` by those of ``step``."""
     rough = np.flatnonzero(np.asarray(boxes.error) > most)
     if rough.size == 0:
         return boxes
@@ -215,11 +212,9 @@ def _improve_rough(
     part, rough_boxes = jax.device_put(
         jax.tree.map(lambda leaf: np.asarray(leaf)[rows], (own, old))
     )
-    new = jax.tree.map(np.asarray, step(part.join(common), rough_boxes))
-    for i, row in enumerate(rough):
-        if new.error[i] < old.error[row]:
-            for old_leaf, new_leaf in zip(*map(jax.tree.leaves, (old, new)), strict=True):
-                old_leaf[row] = new_leaf[i]
+    new = step(part.join(common), rough_boxes)
+    for old_leaf, new_leaf in zip(*map(jax.tree.leaves, (old, new)), strict=True):
+        old_leaf[rough] = np.asarray(new_leaf)[: rough.size]
     return jax.device_put(old)
 
 
@@ -231,8 +226,13 @@ def _search_again(
         endless = jnp.full_like(boxes.low, jnp.inf)
         boxes = boxes._replace(coordinates=boxes.coordinates._replace(stretch=endless))
 
-    def again(problem: Problem, _: Box) -> Box:
-        return _find_boxes(problem, per_set, search)
+    def again(problem: Problem, old: Box) -> Box:
+        new = jax.tree.map(np.asarray, _find_boxes(problem, per_set, search))
+        better = np.flatnonzero(new.error < np.asarray(old.error))
+        kept = jax.tree.map(np.array, old)
+        for kept_leaf, new_leaf in zip(*map(jax.tree.leaves, (kept, new)), strict=True):
+            kept_leaf[better] = new_leaf[better]
+        return kept
 
     return _improve_rough(again, problem.bare, per_set, boxes, most)
 
@@ -303,7 +303,11 @@ def _compare(
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _refine(order: int, per_set: Fields, problem: Problem, boxes: Box) -> Box:
-    """Apply a rule with more nodes to the same boxes."""
+    """Apply a rule with more nodes to the same boxes.
+
+    It replaces the coarser rule if its error is smaller, or if the difference between them is
+    larger than the error of the coarser one, which was small by accident.
+    """
     own, common = problem.divide(("sums", *per_set))
 
     def refine(item: tuple[Problem, Box]) -> Box:
@@ -313,7 +317,11 @@ def _refine(order: int, per_set: Fields, problem: Problem, boxes: Box) -> Box:
         # More nodes in a box that missed the peak prove nothing.
         error = jnp.where(jnp.isinf(box.error), jnp.inf, estimate_error(gap, box.gap, closed))
         order_ = jnp.full_like(box.order, order)
-        return box._replace(order=order_, evidence=evidence, gap=gap, error=error)
+        new = box._replace(order=order_, evidence=evidence, gap=gap, error=error)
+        refuted = jnp.max(gap) > jnp.maximum(box.error, _ROUGH)
+        # The order is reached if other data sets are searched again.
+        better = (box.order < order) & ((error < box.error) | refuted)
+        return jax.tree.map(lambda new, old: jnp.where(better, new, old), new, box)
 
     rows = max(1, (1 << 18) // order ** boxes.low.shape[-1])
     return jax.lax.map(refine, (own, boxes), batch_size=rows)

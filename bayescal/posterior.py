@@ -99,7 +99,8 @@ def posterior(
         population to predict for is also balanced. A dictionary or a series by class may have any
         order.
     key : int, JAX key or NumPy generator
-        Seed of the draws. A data set gets the same draws alone and in a batch.
+        Seed of the draws. A data set gets the same draws alone and in a batch, except with
+        ``"nuts"``, whose chains have a seed for each data set.
 
     Returns
     -------

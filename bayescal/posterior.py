@@ -20,6 +20,7 @@ from bayescal.data.labels import code_labels
 from bayescal.inference import (
     INTEGRATORS,
     BatchLayout,
+    Fields,
     Problem,
     Setup,
     Summary,
@@ -45,7 +46,7 @@ _MAX_PARETO_K = 0.7
 #: unreliable leaves far fewer.
 _SAFE_EFFECTIVE_FRACTION = 1 / 3
 #: Largest relative rounding error of the squared scores of a data set.
-_MAX_LOST = 1e-7
+_MAX_LOST = 1e-10
 #: Largest R-hat, and largest fraction of divergent steps, of chains that agree.
 _MAX_R_HAT, _MAX_DIVERGENT_FRACTION = 1.05, 0.01
 
@@ -98,7 +99,8 @@ def posterior(
         population to predict for is also balanced. A dictionary or a series by class may have any
         order.
     key : int, JAX key or NumPy generator
-        Seed of the draws. A data set gets the same draws alone and in a batch.
+        Seed of the draws. A data set gets the same draws alone and in a batch, except with
+        ``"nuts"``, whose chains have a seed for each data set.
 
     Returns
     -------
@@ -119,8 +121,7 @@ def posterior(
         of the draws are effective; or if R-hat of chains is above 1.05 or more than 1 % of their
         steps diverge.
     AccuracyWarning
-        If a quadrature rule did not converge to 1e-6, or if data sets of a batch lie so far from
-        each other, more than 20,000 of their standard deviations, that digits are lost.
+        If a quadrature rule did not converge to 1e-6.
 
     See Also
     --------
@@ -194,10 +195,9 @@ def posterior(
     batch, repeats = layout.flat(), 1 if names is None else len(given.x)
     estimated, class_probs = read_class_prior(class_prior, classes)
     dim = 1 if family.univariate else batch.x.shape[-1]
-    origin = family.origin(given.x, given.mask)
-    if not given.single and type(family).origin is not Family.origin:
-        _check_distances(given, origin)
-    sums = layout.spread(_class_sums(family, given, origin))
+    sums, origin, per_set = _summarize(family, given)
+    sums = layout.spread(sums)
+    origin = layout.spread(origin) if per_set else origin
     with float64():
         shaped = [widen(fit_shapes(p, dim)) for p in priors]
         for candidate in shaped if names is not None else shaped[:1]:
@@ -209,12 +209,13 @@ def posterior(
         padded = count if small_grid else padded_batch(rule, count)
         use = stack_priors(shaped + shaped[-1:] * (padded - count)) if stacked else shaped[0]
         sums = jax.device_put(pad_axis(sums, padded, 0))
-        origin = jax.device_put(origin)
+        origin = jax.device_put(pad_axis(origin, padded, 0) if per_set else origin)
+        per_set += ("prior",) if stacked else ()
         seed = as_key(key)
         by_rule = rule.name == "quadrature"
         population = make_class_prior(estimated, class_probs, batch, padded, seed, by_rule)
         problem: Problem = Problem(use, sums, origin, population, None)
-        setup, numbers = Setup(rule, num_samples, stacked), jax.tree.leaves(shaped)
+        setup, numbers = Setup(rule, num_samples, per_set), jax.tree.leaves(shaped)
         arguments = batch, numbers, estimated, class_probs, seed, integrator, num_samples
         setup, work, summary = condition_all(setup, problem, count, seed, arguments)
     if rule.weighted:
@@ -338,6 +339,21 @@ def _check_prior(prior: object) -> tuple[list[Prior], bool]:
     )
 
 
+def _summarize(family: Family, batch: checks.Batch) -> tuple[np.ndarray, np.ndarray, Fields]:
+    """Return the sums of the features of each data set, and the origin of the features.
+
+    If data sets are far from each other, every one has an origin, and the third value says so.
+    """
+    x, y, mask = batch[:3]
+    if type(family).origin is Family.origin or _are_near(batch):
+        origin = family.origin(x, mask)
+        return _class_sums(family, batch, origin), origin, ()
+    parts = [checks.Batch(x[b][None], y[b][None], mask[b][None], True) for b in range(len(x))]
+    origins = [family.origin(part.x, part.mask) for part in parts]
+    sums = [_class_sums(family, part, at) for part, at in zip(parts, origins, strict=True)]
+    return np.concatenate(sums), np.stack(origins), ("origin",)
+
+
 def _class_sums(family: Family, batch: checks.Batch, origin: np.ndarray) -> np.ndarray:
     """Return the sums (batch, classes, p) of the features over each class, in float64."""
     phi = family.features(batch.x, origin, np)
@@ -345,22 +361,16 @@ def _class_sums(family: Family, batch: checks.Batch, origin: np.ndarray) -> np.n
     return np.einsum("bnk,bnp->bkp", member.astype(np.float64), phi, optimize=True)
 
 
-def _check_distances(batch: checks.Batch, origin: np.ndarray) -> None:
-    """Warn if data sets are so far from the origin that they share that digits are lost."""
-    rows = np.where(batch.mask, batch.mask / batch.mask.sum(axis=1, keepdims=True), 0.0)
-    r = np.where(batch.mask.reshape(*rows.shape, *[1] * origin.ndim), batch.x - origin, 0.0)
-    mean = np.einsum("bn,bn...->b...", rows, r)
-    square = np.einsum("bn,bn...->b...", rows, (r - mean[:, None]) ** 2)
-    lost = np.finfo(float).eps * mean**2 / np.where(square > 0, square, np.inf)
-    worst = lost.reshape(len(lost), -1).max(axis=1)
-    if worst.max() > _MAX_LOST:
-        distance = np.sqrt(worst.max() / np.finfo(float).eps)
-        warn(
-            f"data set {int(worst.argmax())} of the batch lies {distance:.1g} of its standard "
-            "deviations from the mean of all data sets, and its squares lose digits by rounding; "
-            "condition it by itself, or subtract a typical score from each data set",
-            AccuracyWarning,
-        )
+def _are_near(batch: checks.Batch) -> bool:
+    """Whether squared distances from the mean of all data sets keep their digits."""
+    mask = batch.mask.reshape(*batch.mask.shape, *[1] * (batch.x.ndim - 2))
+    x = np.where(mask, batch.x - batch.x[batch.mask].mean(axis=0), 0.0)
+    count = mask.sum(axis=1)
+    mean = x.sum(axis=1) / count
+    spread = np.where(mask, (x - mean[:, None]) ** 2, 0.0).sum(axis=1) / count
+    # Single or equal scores have no spread; it may be that of other data sets.
+    spread = np.where(spread > 0, spread, spread.mean(axis=0))
+    return bool((np.finfo(float).eps * mean**2 <= _MAX_LOST * spread).all())
 
 
 def _check_integration(setup: Setup, summary: Summary[np.ndarray], layout: BatchLayout) -> None:

@@ -1,12 +1,14 @@
 """Batches: every data set has its separate results, and one compilation serves many."""
 
 import functools
+import math
 from typing import Any
 
 import jax
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+import scipy.stats
 
 import bayescal as bc
 from bayescal import posterior as condition
@@ -333,18 +335,78 @@ def test_lists_of_priors_share_a_compilation(compilations: Any) -> None:
     assert not more, more
 
 
-def test_data_sets_far_from_each_other_lose_digits_only_with_a_warning() -> None:
+def log_evidence_of_conjugate_prior(scores: np.ndarray, labels: np.ndarray) -> float:
+    """Compute the log evidence of `FAR_PRIOR` from centered sums of squares."""
+    beta, log_density = 0.7, -0.5 * len(scores) * math.log(2 * math.pi)
+    for y in (0, 1):
+        own = scores[labels == y]
+        n, mean = len(own), own.mean()
+        beta += 0.5 * (((own - mean) ** 2).sum() + 1e-9 * n / (1e-9 + n) * mean**2)
+        log_density += 0.5 * math.log(1e-9 / (1e-9 + n))
+    alpha = 1.5 + len(scores) / 2
+    log_density += 1.5 * math.log(0.7) - alpha * math.log(beta)
+    return log_density + math.lgamma(alpha) - math.lgamma(1.5)
+
+
+FAR_PRIOR = bc.NormalInverseGammaPrior(0, 0, 1e-9, 1e-9, 1.5, 0.7)
+CENTERS = (0.0, 1e4, -1e7, 3e7)
+
+
+@pytest.mark.parametrize("integrator", ["closed_form", "montecarlo"])
+def test_data_sets_far_from_each_other_keep_their_digits(integrator: str) -> None:
     rng = np.random.default_rng(0)
-    scores, labels = rng.normal(size=8), np.array([0, 0, 0, 1, 1, 1, 0, 1])
-    prior = bc.NormalInverseGammaPrior(0, 0, 0.001, 0.001, 1.5, 0.7)
-    exact = bc.posterior(prior, (scores, labels), integrator="closed_form").log_evidence
+    labels = np.array([0, 0, 0, 1, 1, 1, 0, 1])
+    scores = rng.normal(labels, 1.0)
+    sets = [(scores[n:] + center, labels[n:]) for n, center in enumerate(CENTERS)]
+    wide = bc.GaussianPrior(dist.Normal(0, 3e7), dist.Normal(0, 3e7), dist.Uniform(1e3, 1e7))
+    prior = FAR_PRIOR if integrator == "closed_form" else wide
+    options: dict = {"integrator": integrator, "num_samples": 100}
+    post = condition(prior, sets, **options)
+    x = np.add.outer(CENTERS, [-1.0, 0.3, 2.0])
+    own, shared = post.predict(x), post.predict(x.ravel())
+    for i, data in enumerate(sets):
+        alone = condition(prior, data, **options)
+        assert post.log_evidence[i] == pytest.approx(alone.log_evidence, rel=1e-14)
+        expected = alone.predict(x.ravel()).log_odds
+        np.testing.assert_allclose(shared.log_odds[i], expected, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(own.log_odds[i], expected.reshape(x.shape)[i], 1e-10, 1e-10)
+        if integrator == "closed_form":
+            exact = log_evidence_of_conjugate_prior(*data)
+            assert post.log_evidence[i] == pytest.approx(exact, abs=1e-10)
 
-    def evidence(*centers: float) -> float:
-        data = [(scores + center, labels) for center in centers]
-        return bc.posterior(prior, data, integrator="closed_form").log_evidence[0]
 
-    assert evidence(0.0, 1e4) == pytest.approx(exact, abs=1e-6)
-    for centers in ((0.0, 1e7), (-1e7, 1e7)):
-        with pytest.warns(bc.AccuracyWarning, match=r"data set \d of the batch lies .* digits"):
-            inexact = evidence(*centers)
-        assert inexact != pytest.approx(exact, abs=1e-3)
+@pytest.mark.slow
+def test_quadrature_of_data_sets_far_from_each_other() -> None:
+    rng, width = np.random.default_rng(1), 1e6
+    labels = np.array([0, 0, 0, 1, 1, 1, 0, 1])
+    scores = np.add.outer((0.0, 1e6, -2e6), rng.normal(labels, 1.0))
+    prior = bc.GaussianPrior(dist.Normal(0, width), dist.Normal(0, width), 1.0)
+    data = scores, np.broadcast_to(labels, scores.shape)
+    x = np.add.outer((0.0, 1e6, -2e6), [-1.0, 0.3, 2.0])
+    result = bc.posterior_predict(prior, data, x, integrator="quadrature", class_prior=0.5)
+    for i, row in enumerate(scores):
+        log_evidence, log_predictive = -0.5 * len(row) * math.log(2 * math.pi), []
+        for y in (0, 1):
+            own = row[labels == y]
+            n, mean = len(own), own.mean()
+            spread = 1 / n + width**2
+            log_evidence += 0.5 * math.log(2 * math.pi / n) - 0.5 * ((own - mean) ** 2).sum()
+            log_evidence += scipy.stats.norm.logpdf(mean, 0, math.sqrt(spread))
+            new = mean * width**2 / spread
+            new_scale = math.sqrt(1 + width**2 / n / spread)
+            log_predictive.append(scipy.stats.norm.logpdf(x[i], new, new_scale))
+        assert result.log_evidence[i] == pytest.approx(log_evidence, abs=1e-7)
+        log_odds = log_predictive[1] - log_predictive[0]
+        np.testing.assert_allclose(result.log_odds[i], log_odds, rtol=0, atol=1e-7)
+
+
+def test_errors_do_not_depend_on_other_data_sets() -> None:
+    """Far points have a bound of the error, also if another data set reaches them."""
+    prior = bc.GaussianPrior(dist.Normal(0, 10), dist.Normal(0, 10), dist.LogNormal(0.0, 1.0))
+    near = np.array([-0.5, 0.6]), np.array([0, 1])
+    wide = np.array([-40.0, -20.0, 20.0, 40.0]), np.array([0, 0, 1, 1])
+    x = [-30.0, 0.5, 30.0]
+    both = condition(prior, [near, wide], num_samples=500).predict(x).mcse
+    for i, data in enumerate((near, wide)):
+        alone = condition(prior, data, num_samples=500).predict(x).mcse
+        np.testing.assert_allclose(both[i], alone, rtol=1e-9)

@@ -265,7 +265,7 @@ def bayes_optimal_log_loss(prior: Prior) -> float:
         # Sums over no observations: the nodes are those of the prior.
         sums, even = jnp.zeros((1, 2, 3)), Known(jnp.zeros(2))
         problem: Problem = Problem(prior, sums, jnp.zeros(()), even, None)
-        boxes = rule.prepare(problem, as_key(0), 1, False)
+        boxes = rule.prepare(problem, as_key(0), 1, ())
         box = jax.tree.map(lambda leaf: leaf[0], boxes)
         nodes = rule.realize(problem._replace(state=box), rule.realized_size(boxes, 1))
         weights = jax.nn.softmax(nodes.log_base)

@@ -5,7 +5,7 @@ from bayescal.inference.engine.condition import Setup, Summary
 from bayescal.inference.engine.diagnostics import pareto_k
 from bayescal.inference.engine.layout import BatchLayout
 from bayescal.inference.engine.share import condition_all, padded_batch
-from bayescal.inference.integrators.base import Integrator, Problem
+from bayescal.inference.integrators.base import Fields, Integrator, Problem
 from bayescal.inference.integrators.closed_form import ClosedForm
 from bayescal.inference.integrators.importance import Importance
 from bayescal.inference.integrators.montecarlo import MonteCarlo
@@ -23,6 +23,7 @@ __all__ = [
     "INTEGRATORS",
     "BatchLayout",
     "ClosedForm",
+    "Fields",
     "Importance",
     "Integrator",
     "Known",

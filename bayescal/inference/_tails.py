@@ -42,41 +42,37 @@ _MAX_CHECKED_SETS, _POINTS_PER_CALL = 16, 1024
 _NODES_FOR_CHECK = 16
 
 
-def farthest(
+def outside(
     points: Rows, data: Batch, family: Family
-) -> Float[np.ndarray, " rows 2 *dimensions"] | None:
-    """Return the outermost point on either side in each row (rows, m[, d]).
+) -> tuple[Float[np.ndarray, " sets 2 *dimensions"], Bool[np.ndarray, " sets"]]:
+    """Return the outermost point on either side of each data set, and whether any is far.
 
-    None if all points are inside the data's range extended by its width on both sides.
+    A point is far if it is farther from the range of a data set than this range is wide.
     """
-    values, observed = points, data.x[data.mask]
-    if family.univariate:
-        values, observed = (family.coordinate(x, np) for x in (points, observed))
-    low, high = observed.min(axis=0), observed.max(axis=0)
-    with np.errstate(over="ignore"):
-        out = (values - (low + high) / 2) / np.where(high > low, high - low, 1)
-    sides = np.stack([out, -out]).reshape(2, *points.shape[:2], -1).max(axis=-1)
-    if sides.max() <= 1.5:
-        return None
-    index = sides.argmax(axis=2).T
-    return points[np.arange(len(points))[:, None], index]
+    low, high = (end[:, 0] for end in _range(data.x, data.mask[..., None], family))
+    lines = _coordinates(points[: len(data.x)], family)
+    least, most = lines.min(axis=1), lines.max(axis=1)
+    far = (np.maximum(low - least, most - high) > high - low).any(axis=1)
+    index = np.zeros((len(data.x), 2), int)
+    for b in np.flatnonzero(far)[:_MAX_CHECKED_SETS]:
+        at = lines[min(b, len(lines) - 1)]
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            out = np.stack([low[b] - at, at - high[b]]) / (high[b] - low[b])
+        index[b] = np.nan_to_num(out, posinf=np.inf).max(axis=2).argmax(axis=1)
+    return _points_at(points, index), far
 
 
 def deepest(
     points: Rows, data: Batch, family: Family
-) -> Float[np.ndarray, " sets 1 *dimensions"] | None:
-    """Return the point (batch, 1[, d]) that is farthest from all classes of each data set.
+) -> tuple[Float[np.ndarray, " sets 1 *dimensions"], Bool[np.ndarray, " sets"]]:
+    """Return the point that is farthest from all classes of each data set, and whether it is far.
 
-    None if every point is within the width of the widest class of some class. In gaps between
+    A point is far if it is farther from every class than the widest class is wide. In gaps between
     narrow classes the densities depend on parameters that are rarely drawn.
     """
-    index, far, points = np.zeros(len(data.x), int), False, points[: len(data.x)]
-    rows, values = points, data.x
-    if family.univariate:
-        rows, values = (family.coordinate(x, np)[..., None] for x in (points, values))
     member = (data.y[..., None] == np.arange(family.classes)) & data.mask[..., None]
-    inside = [np.where(member[..., None], values[:, :, None], end) for end in (np.inf, -np.inf)]
-    low, high = inside[0].min(axis=1), inside[1].max(axis=1)
+    index, far = np.zeros((len(data.x), 1), int), np.zeros(len(data.x), bool)
+    rows, (low, high) = _coordinates(points[: len(data.x)], family), _range(data.x, member, family)
     width = np.max(np.where(high >= low, high - low, 0), axis=1, keepdims=True)
     least, most = rows.min(axis=1), rows.max(axis=1)
     # All points are near if they are within one width of the outermost classes and those are at
@@ -90,11 +86,30 @@ def deepest(
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             out = np.maximum(np.maximum(low[b][:, None] - at, at - high[b][:, None]), 0) / width[b]
             depth = np.min(np.nan_to_num(out, nan=0.0, posinf=np.inf).max(axis=2), axis=0)
-        index[b] = np.argmax(depth)
-        far |= bool(depth[index[b]] > 1)
-    if not far:
-        return None
-    return points[np.minimum(np.arange(len(index)), len(points) - 1), index][:, None]
+        index[b], far[b] = np.argmax(depth), np.max(depth) > 1
+    return _points_at(points, index), far
+
+
+def _coordinates(x: Rows, family: Family) -> Float[np.ndarray, "rows points dimensions"]:
+    """Return the coordinates of points in which their distances are judged."""
+    return family.coordinate(x, np)[..., None] if family.univariate else x
+
+
+def _range(
+    x: Rows, member: Bool[np.ndarray, "rows points groups"], family: Family
+) -> tuple[Float[np.ndarray, "rows groups dimensions"], ...]:
+    """Return the ends of the ranges of groups of rows; an empty group has an inverted range."""
+    values = _coordinates(x, family)[:, :, None]
+    low, high = (np.where(member[..., None], values, end) for end in (np.inf, -np.inf))
+    return low.min(axis=1), high.max(axis=1)
+
+
+def _points_at(
+    points: Rows, index: Int[np.ndarray, "sets chosen"]
+) -> Float[np.ndarray, " sets chosen *dimensions"]:
+    """Return chosen points of each data set, of which all may share one row."""
+    rows = np.minimum(np.arange(len(index)), len(points) - 1)
+    return points[rows[:, None], index]
 
 
 def at_ends(
@@ -198,18 +213,20 @@ def _observe(
     """
     rule, n, k = setup.integrator, len(rows), problem.prior.family.classes
     assert isinstance(rule, Quadrature)
-    doubles = jnp.asarray(np.asarray(points, np.float64))
-    phi = np.asarray(problem.densities.features(doubles, np.dtype(np.float64)))
-    more = np.eye(k)[:, :, None] * phi[:, None, None, :]
-    sums = (np.asarray(problem.sums)[rows][:, None] + more).reshape(n * k, k, -1)
+    own, common = problem.bare.divide(("sums", *setup.per_set))
     size = max(16, 1 << (n * k - 1).bit_length())
-    prior = problem.prior
-    if setup.stacked:
-        index = pad_axis(np.repeat(rows, k), size, 0)
-        prior = jax.tree.map(lambda leaf: np.asarray(leaf)[index], prior)
-    arrays = jax.device_put((prior, pad_axis(sums, size, 0)))
-    refined = problem._replace(prior=arrays[0], sums=arrays[1], draws=None, log_weights=None)
-    log_evidence, error = (v[: n * k].reshape(n, k) for v in rule.find(refined, setup.stacked))
+    index = pad_axis(np.repeat(rows, k), size, 0)
+    own = jax.device_put(jax.tree.map(lambda leaf: np.asarray(leaf)[index], own))
+    x = pad_axis(np.repeat(np.asarray(points, np.float64), k, axis=0), size, 0)
+
+    def features(part: Problem, x: jax.Array) -> jax.Array:
+        return part.join(common).densities.features(x[None], np.dtype(np.float64))[0]
+
+    phi = jax.vmap(features)(own, jax.device_put(x))
+    labels = jax.device_put(np.eye(k)[np.arange(size) % k])
+    refined = own._replace(sums=own.sums + labels[:, :, None] * phi[:, None])
+    found = rule.find(refined.join(common), setup.per_set)
+    log_evidence, error = (v[: n * k].reshape(n, k) for v in found)
     log_class_probs = np.asarray(problem.class_prior.log_mean)
     per_data_set = problem.class_prior.per_data_set
     log_evidence = log_evidence + (log_class_probs[rows] if per_data_set else log_class_probs)
@@ -227,31 +244,34 @@ def shift(
     return np.where(nats < np.inf, moved, np.maximum(p, 1 - p))
 
 
-def warn_sparse_tails(setup: Setup, problem: Problem, points: np.ndarray, data: Batch) -> bool:
-    """Warn about points whose densities few draws determine; return whether any point is far."""
-    count = min(len(data.x), _MAX_CHECKED_SETS)
-    checked_data = Batch(data.x[:count], data.y[:count], data.mask[:count], data.single)
+def warn_sparse_tails(
+    setup: Setup, problem: Problem, points: np.ndarray, data: Batch
+) -> Bool[np.ndarray, " sets"]:
+    """Warn about points whose densities few draws determine; return whose points are far.
+
+    At most ``_MAX_CHECKED_SETS`` data sets are checked.
+    """
     family = problem.prior.family
-    checked = [farthest(points, data, family), deepest(points, checked_data, family)]
-    checked = [rows for rows in checked if rows is not None]
-    if not checked:
-        return False
-    length = max(len(rows) for rows in checked)
-    index = np.arange(length)
-    far = np.concatenate([rows[np.minimum(index, len(rows) - 1)] for rows in checked], axis=1)
-    far = np.broadcast_to(far[:count], (count, *far.shape[1:]))
+    (ends, beyond), (deep, between) = (f(points, data, family) for f in (outside, deepest))
+    far = beyond | between
+    checked = np.flatnonzero(far)[:_MAX_CHECKED_SETS]
+    if not checked.size:
+        return far
+    at = np.concatenate([ends, deep], axis=1)[checked]
     with float64():
-        checked_sets = select(problem, setup, np.arange(count))
-        error = np.asarray(unresolved_masses(setup, checked_sets, far)).max(axis=1)
+        size = 1 << (len(checked) - 1).bit_length()
+        checked_sets = select(problem, setup, pad_axis(checked, size, 0))
+        error = np.asarray(unresolved_masses(setup, checked_sets, pad_axis(at, size, 0)))
+    error = error[: len(checked)].max(axis=1)
     bad = ~(error <= _MAX_PROB_ERROR)
     if bad.any():
         warn(
-            f"few draws carry the densities at {_first(bad, far, of='farthest ')}: probabilities "
+            f"few draws carry the densities at {_first(bad, at, of='farthest ')}: probabilities "
             f"may be off by {np.max(error[bad]):.1g}; see mcse, use integrator='quadrature' (up to "
             "three scalar parameters), or clip such points to the range of the data",
             SamplingWarning,
         )
-    return True
+    return far
 
 
 def _first(bad: Bool[np.ndarray, "sets points"], x: np.ndarray, of: str = "") -> str:

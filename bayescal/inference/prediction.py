@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 #: Number of points from which curves are interpolated between nodes.
 LONG = 512
-#: Relative error of a quadrature rule that has not converged.
-ROUGH_RULE = 1e-6
+#: Relative errors of a quadrature rule that has not converged, and of one that has.
+ROUGH_RULE, _CONVERGED = 1e-6, 1e-10
 #: Largest change of log odds from node to node between which errors are interpolated.
 _MAX_STEP = 1.0
 #: Log odds beyond which probabilities are constant for that purpose.
@@ -90,12 +90,15 @@ class Prediction:
         probs: np.ndarray | jax.Array,
         interpolation_error: float | None,
         nats: np.ndarray | None = None,
+        far: np.ndarray | None = None,
     ) -> None:
         self.posterior = posterior
         self.method = method
         self.interpolation_error = interpolation_error
-        #: Errors (batch, m) of log odds besides those of nodes or draws; None near the data.
+        #: Errors (batch, m) of log odds besides those of nodes; None near the data.
         self._nats = nats
+        #: For draws: which data sets have points far from their data.
+        self._far = far
         self._points = x
         self._values = values
         self.probs = probs
@@ -128,10 +131,10 @@ class Prediction:
 
         For quadrature it is the difference from a coarser rule, plus the errors of rounding (also
         to the type of ``probs``) and of the ends of the integration box. Differences above 1e-6,
-        and all if the rule has not converged, count five times; then the error is at least the
-        ``quadrature_error``. Far from the data, where few draws determine a class's density, it
-        bounds the error of the probabilities, up to 1. It is computed on first access in
-        O(draws * points), at nodes if there are many points.
+        and all if ``quadrature_error`` is above 1e-10, count five times; if that is above 1e-6,
+        the error is at least as large. Far from the data, where few draws determine a class's
+        density, it bounds the error of the probabilities, up to 1. It is computed on first access
+        in O(draws * points), at nodes if there are many points.
         """
         error = self._error()
         if self.posterior.integrator == "quadrature":
@@ -149,9 +152,12 @@ class Prediction:
             lambda setup, *at: standard_error(setup, self.method, *at)[None], _MAX_STEP
         )[0]
         if post.integrator != "quadrature":
-            if self.method != "predictive" or self._nats is None:
+            if self._far is None or not self._far.any():
                 return error
-            return np.fmax(error, self._rows(lambda *at: unresolved_mass(*at)[None], _MAX_STEP)[0])
+            bound = self._rows(lambda *at: unresolved_mass(*at)[None], _MAX_STEP)[0]
+            more = [1] * (bound.ndim - len(post.layout.shape))
+            far = post.layout.shaped(self._far.reshape(-1, *more))
+            return np.where(far, np.fmax(error, bound), error)
         log_odds = np.asarray(self._values, np.float64)
         if not self._binary:
             with np.errstate(divide="ignore"):
@@ -413,7 +419,8 @@ def _of_rough_rule(error: np.ndarray, log_odds: np.ndarray, of_rule: np.ndarray)
         nats = np.broadcast_to(-2 * np.log1p(-of_rule), error.shape)
     most = shift(log_odds, np.full(error.shape, np.inf))
     rough = of_rule >= ROUGH_RULE
-    error = np.where(rough | (error >= ROUGH_RULE), np.minimum(5 * error, most), error)
+    slow = (of_rule > _CONVERGED) | (error >= ROUGH_RULE)
+    error = np.where(slow, np.minimum(5 * error, most), error)
     return np.where(rough, np.fmax(error, shift(log_odds, nats)), error)
 
 

@@ -26,7 +26,7 @@ from bayescal.inference._tails import (
     warn_of_large,
     warn_sparse_tails,
 )
-from bayescal.inference.engine.condition import mean_coefficients, natural_rows
+from bayescal.inference.engine.condition import mean_coefficients, natural_rows, origins
 from bayescal.inference.engine.interpolate import center_and_scale
 from bayescal.inference.engine.layout import Index
 from bayescal.inference.engine.predict import (
@@ -145,14 +145,13 @@ class Posterior(Conditioned):
             points = self.layout.spread(points)
         divided = are_shared()
         result, error = self._evaluate(points, method, (dtype, out), interpolate, divided)
-        nats = None
+        nats = far = None
         if method == "predictive" and self.integrator == "quadrature":
             result, nats = self._refine(result, points, divided)
         elif method == "predictive" and self.integrator != "closed_form":
             far = warn_sparse_tails(self.setup, self.problem, points, self.data)
-            nats = np.zeros(()) if far else None
         values, probs = (self._trim(v, points.shape[1], mask, out) for v in result[:2])
-        return Prediction(self, points, method, values, probs, error, nats)
+        return Prediction(self, points, method, values, probs, error, nats, far)
 
     def as_function(self, method: str = "predictive", *, index: Index = 0) -> PosteriorFunction:
         """Return the predictions as a pure function of points, for JAX's transformations.
@@ -210,7 +209,7 @@ class Posterior(Conditioned):
 
                 def linear() -> Predicted:
                     natural = jax.device_put(self._natural(method, problem))
-                    at = x, problem.origin, problem.class_prior.fixed(method)
+                    at = x, origins(self.setup, problem), problem.class_prior.fixed(method)
                     return predict_linear(family, natural, *at, dtypes)
 
                 return jax.device_put(gather(linear)), None
@@ -245,7 +244,10 @@ class Posterior(Conditioned):
     ) -> tuple[Predicted, np.ndarray | None]:
         """Integrate far points again; return also the remaining error (batch, m), None if nil."""
         low, high = self._near
-        deep = deepest(points, self.data, self.family) if points.ndim == 2 else None
+        deep = None
+        if points.ndim == 2:
+            at, far = deepest(points, self.data, self.family)
+            deep = at if far.any() else None
         if points.ndim == 2 and deep is None and low <= points.min() and points.max() <= high:
             return result, None
         count, m = len(self.data.x), points.shape[1]
@@ -272,7 +274,7 @@ class Posterior(Conditioned):
         if method == "coeffs":
             return np.asarray(mean_coefficients(self.setup, problem))
         modes = self._modes if problem is self.bare.problem else self._local_modes
-        return np.asarray(natural_rows(problem.prior.family, modes, problem.origin))
+        return np.asarray(natural_rows(problem.prior.family, modes, origins(self.setup, problem)))
 
     def _trim(
         self, array: jax.Array, m: int, mask: np.ndarray | None, out: np.dtype

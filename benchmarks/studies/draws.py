@@ -218,9 +218,7 @@ def _sequence(prior: Prior, integrator: str, most: int, key: jax.Array) -> np.nd
             sobol, empty = Sobol(), jnp.zeros(())
             params = _at_points(
                 prior,
-                sobol.prepare(
-                    inference.Problem(prior, empty, empty, empty, empty), key, most, False
-                ),
+                sobol.prepare(inference.Problem(prior, empty, empty, empty, empty), key, most, ()),
             )
             # Scrambles follow each other; interleaved, a prefix has equally many points of each.
             order = np.arange(most).reshape(sobol.replicates, -1).T.ravel()

@@ -227,6 +227,6 @@ def test_chains_do_not_depend_on_who_runs_them() -> None:
     with float64():
         problem = select(post.problem._replace(state=None, draws=None), post.setup, rows)
         whole = np.asarray(post.problem.state.vectors)
-        chains = rule.prepare(problem._replace(numbers=rows), as_key(2), 40, False).vectors
+        chains = rule.prepare(problem._replace(numbers=rows), as_key(2), 40, ()).vectors
     np.testing.assert_allclose(chains, whole[rows], rtol=1e-8)
     assert np.abs(whole[2] - whole[0]).max() > 0.1

@@ -10,6 +10,7 @@ values alone, so it is compared up to the square root of rounding.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -254,6 +255,34 @@ def test_a_rough_posterior_has_the_error_that_it_states() -> None:
     assert abs(math.expm1(post.log_evidence - truth.log_evidence)) <= post.quadrature_error
     expected = 1 / (1 + np.exp(-truth.log_odds("predictive")))
     assert (np.abs(post.predict(POINTS).probs - expected) <= post.quadrature_error).all()
+
+
+def log_marginal(own: Vector, density: Callable[[Any], Any], location: float) -> float:
+    """Integrate the mean of scores ``own`` with deviation 1, whose prior may have a kink."""
+    mean, spread = own.mean(), 1 / math.sqrt(len(own))
+    points = [location, *(mean + spread * np.array([-12.0, -4.0, 0.0, 4.0, 12.0]))]
+    ends = [-np.inf, *sorted(points), np.inf]
+
+    def integrand(m: float) -> float:
+        return density(m) * math.exp(-0.5 * ((own - m) ** 2).sum())
+
+    parts = [integrate.quad(integrand, a, b, epsabs=0)[0] for a, b in itertools.pairwise(ends)]
+    return math.log(sum(parts)) - 0.5 * len(own) * math.log(2 * math.pi)
+
+
+@pytest.mark.slow
+def test_data_sets_that_need_more_nodes_have_the_errors_that_they_state() -> None:
+    """The next finer rule has the last word, and no rule is compared with itself."""
+    rng, y = np.random.default_rng(0), np.array([0, 0, 1, 1])
+    drawn = [(rng.normal(y).round(1), *rng.normal(size=2).round(1)) for _ in range(8)]
+    priors = [bc.GaussianPrior(dist.Cauchy(a, 1), dist.Laplace(b, 1), 1.0) for _, a, b in drawn]
+    with pytest.warns(bc.AccuracyWarning, match="quadrature may be off by a relative"):
+        post = bc.posterior(priors, [(x, y) for x, *_ in drawn], integrator="quadrature")
+    for i, (x, a, b) in enumerate(drawn):
+        exact = log_marginal(x[:2], stats.cauchy(a).pdf, a)
+        exact += log_marginal(x[2:], stats.laplace(b).pdf, b)
+        assert post.log_evidence[i] == pytest.approx(exact, abs=10 * post.quadrature_error[i])
+        assert post.log_evidence[i] == pytest.approx(exact, abs=1e-4)
 
 
 @pytest.mark.slow

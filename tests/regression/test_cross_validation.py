@@ -89,6 +89,20 @@ def test_best_candidate_is_fitted_to_all_rows() -> None:
     np.testing.assert_allclose(result.fit.intercept, model.intercept_, rtol=1e-5)
 
 
+@HOW
+@pytest.mark.parametrize("n", [1, 6])
+def test_without_a_fold_that_can_judge_the_strongest_is_chosen(n: int, on_host: bool) -> None:
+    """Without its only row, a class has probability zero under every candidate."""
+    x, y = np.arange(n + 1.0)[:, None], np.append(np.zeros(n, int), 1)
+    zero, w, few = np.zeros(5), np.ones(n + 1), np.array([1e-5, 1e-4, 1e-3, 0.01, 0.1])
+    smoothed = y + few[:, None] * (1 - 2 * y)
+    grids = [(y[None] * 1.0, STRENGTHS, zero), (y[None] * 1.0, zero, STRENGTHS)]
+    for grid in [*grids, (smoothed, zero, zero)]:
+        best, losses = run_somewhere(on_host, x, y, w, *grid)
+        assert best == 4
+        assert np.isinf(losses).any(axis=1).all()
+
+
 @pytest.mark.slow
 @HOW
 def test_smoothing_factors_are_candidates_too(on_host: bool) -> None:

@@ -17,9 +17,9 @@ from bayescal._core.execution.structure import cached_by_structure
 from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import effective_sample_size
 from bayescal._core.shapes import Float
-from bayescal.inference.engine.averages import Densities, WeightedDraws
+from bayescal.inference.engine.averages import WeightedDraws
 from bayescal.inference.engine.diagnostics import largest_log_weights
-from bayescal.inference.integrators.base import Integrator, Problem
+from bayescal.inference.integrators.base import Fields, Integrator, Problem
 from bayescal.models import Family
 
 _ROWS_TIMES_DRAWS = 1 << 23
@@ -39,14 +39,15 @@ class Setup(NamedTuple):
 
     integrator: Integrator
     size: int
-    stacked: bool
+    #: Fields of the problem with an axis of data sets, among the prior and the origin.
+    per_set: Fields
     #: Number of devices over which data sets are split.
     parts: int = 1
 
     @property
     def common_draws(self) -> bool:
         """Whether all data sets use the same draws."""
-        return self.integrator.shared and not self.stacked
+        return self.integrator.shared and "prior" not in self.per_set
 
 
 class Summary(NamedTuple, Generic[ArrayT]):
@@ -71,7 +72,7 @@ def rows_at_once(size: int, batch: int) -> int:
 def select(problem: Problem, setup: Setup, b: int | np.ndarray) -> Problem:
     """Return the problem of the single data set ``b``, or of an array of them."""
     own, common = _divide(problem, setup)
-    return _join(jax.tree.map(lambda leaf: leaf[b], own), common)
+    return jax.tree.map(lambda leaf: leaf[b], own).join(common)
 
 
 def sizes_differ(setup: Setup, problem: Problem) -> bool:
@@ -92,24 +93,15 @@ def alone(setup: Setup, problem: Problem, b: int | np.ndarray) -> tuple[Setup, P
 def _divide(problem: Problem, setup: Setup) -> tuple[Problem, Problem]:
     """Divide a problem into the parts that have an axis of data sets and those that have none.
 
-    The other parts are None. Parts of single data sets must not be copied to all devices.
+    Parts of single data sets must not be copied to all devices.
     """
     by_set = {
-        "prior": setup.stacked,
-        "sums": True,
         "class_prior": problem.class_prior.per_data_set,
         "state": not setup.integrator.shared,
         "draws": not setup.common_draws,
         "log_weights": True,
     }
-    own = problem._replace(**{f: None for f in problem._fields if not by_set.get(f)})
-    return own, problem._replace(**{f: None for f in problem._fields if by_set.get(f)})
-
-
-def _join(own: Problem, common: Problem) -> Problem:
-    """Combine the parts of data sets with those that all data sets share."""
-    parts = zip(own, common, strict=True)
-    return Problem._make(shared if part is None else part for part, shared in parts)
+    return problem.divide(("sums", *setup.per_set, *(f for f, own in by_set.items() if own)))
 
 
 def map_rows(
@@ -119,7 +111,7 @@ def map_rows(
     own, common = _divide(problem, setup)
 
     def call(item: tuple[Problem, Row]) -> Out:
-        return function(_join(item[0], common), item[1])
+        return function(item[0].join(common), item[1])
 
     return map_batch(call, (own, extra), problem.sums.shape[0], rows)
 
@@ -140,7 +132,7 @@ def split_problem(
     own, shared = _divide(problem, setup)
 
     def part(rows: tuple[Problem, Extra], all_: tuple[Problem, Common]) -> Out:
-        return function(_join(rows[0], all_[0]), rows[1], all_[1])
+        return function(rows[0].join(all_[0]), rows[1], all_[1])
 
     return split(part, (own, extra), (shared, common), setup.parts)
 
@@ -247,9 +239,16 @@ def find_modes(setup: Setup, problem: Problem) -> Params:
     return map_draws(mode, problem, setup)
 
 
+def origins(setup: Setup, problem: Problem) -> Float[jax.Array, "sets ..."]:
+    """Return the origin of every data set."""
+    if "origin" in setup.per_set:
+        return problem.origin
+    return jnp.broadcast_to(problem.origin, (len(problem.sums), *problem.origin.shape))
+
+
 @partial(jax.jit, static_argnums=0)
 def natural_rows(
-    family: Family, params: Params, origin: jax.Array
+    family: Family, params: Params, origins: Float[jax.Array, "sets ..."]
 ) -> Float[jax.Array, "sets classes features"]:
     """Return the coefficients (batch, classes, p) of one parameter vector per data set."""
-    return Densities(family, origin).natural(params)
+    return jax.vmap(family.natural)(params, origins)

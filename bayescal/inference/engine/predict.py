@@ -65,8 +65,9 @@ def _average_part(
     """Compute `_log_class_probabilities` for the data sets on one device."""
     common_draws, common_x = common
     batch = problem.sums.shape[0]
-    # Class probabilities that are averaged together with the draws differ between data sets.
+    # Class probabilities that are averaged together with the draws may differ between data sets.
     alike = common_rows and (method != "preds" or not problem.class_prior.per_data_set)
+    alike &= "origin" not in setup.per_set
     if common_draws is not None and common_x is not None and alike and batch > 1:
         return _average_together(setup, method, dtype, problem, common_draws, common_x)
 
@@ -222,7 +223,7 @@ def predict_linear(
     family: Family,
     natural: Float[jax.Array, "sets classes features"],
     x: jax.Array,
-    origin: jax.Array,
+    origins: Float[jax.Array, "sets ..."],
     log_class_probs: Float[jax.Array, "*sets classes"],
     dtypes: DTypes,
 ) -> Predicted:
@@ -231,9 +232,9 @@ def predict_linear(
     Log class probabilities are (classes,), or (batch, classes) if they differ between data sets.
     """
 
-    def evaluate(rows: tuple[jax.Array, jax.Array, jax.Array], origin: jax.Array) -> jax.Array:
-        def evaluate_set(item: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
-            coefficients, log_class_probs, points = item
+    def evaluate(rows: tuple[jax.Array, ...], _: None) -> jax.Array:
+        def evaluate_set(item: tuple[jax.Array, ...]) -> jax.Array:
+            coefficients, log_class_probs, points, origin = item
 
             def chunk(points: jax.Array) -> Float[jax.Array, "classes points"]:
                 phi = Densities(family, origin).features(points, coefficients.dtype)
@@ -246,5 +247,5 @@ def predict_linear(
 
     batch = natural.shape[0]
     all_x = jnp.broadcast_to(x, (batch, *x.shape[1:]))
-    rows = natural, jnp.broadcast_to(log_class_probs, natural.shape[:2]), all_x
-    return normalize(split(evaluate, rows, origin, parts_of(batch)), dtypes[1])
+    rows = natural, jnp.broadcast_to(log_class_probs, natural.shape[:2]), all_x, origins
+    return normalize(split(evaluate, rows, None, parts_of(batch)), dtypes[1])

@@ -41,7 +41,7 @@ def condition_all(
     ``setup`` has the number of samples as its size; it is returned with the size that is needed.
     Processes that share the data sets must pass the same ``arguments``.
     """
-    rule, num_samples, stacked = setup.integrator, setup.size, setup.stacked
+    rule, num_samples, per_set = setup.integrator, setup.size, setup.per_set
     rows, numbers = rows_of(count), None
     if rows is not None:
         numbers = pad_axis(rows, padded_batch(rule, len(rows)), 0)
@@ -50,7 +50,7 @@ def condition_all(
         return problem if numbers is None else select(problem, setup, numbers)
 
     def prepare() -> object:
-        return rule.prepare(local_problem()._replace(numbers=numbers), key, num_samples, stacked)
+        return rule.prepare(local_problem()._replace(numbers=numbers), key, num_samples, per_set)
 
     if rule.shared:
         state = prepare()

@@ -21,14 +21,17 @@ State = TypeVar("State")
 #: Arrays by their axes.
 PerDraw: TypeAlias = 'Float[jax.Array, " draws"]'
 PerSet: TypeAlias = 'Float[np.ndarray, " sets"]'
+#: Names of fields of a problem.
+Fields: TypeAlias = tuple[str, ...]
 
 
 class Problem(NamedTuple, Generic[State]):
     """The input of integrators and of the compiled programs.
 
     Making the draws is compiled once if they fit in memory; later programs take them as arrays.
-    Leaves of the prior have a leading axis of data sets if ``Setup.stacked``, those of the state
-    unless it is shared, and those of the draws unless they are common.
+    Leaves of the prior and of the origin have a leading axis of data sets if ``Setup.per_set``
+    names them, those of the state unless it is shared, and those of the draws unless they are
+    common.
     """
 
     prior: Prior
@@ -50,6 +53,16 @@ class Problem(NamedTuple, Generic[State]):
         """The prior, the sums and the origin alone, on which most programs depend."""
         rest = {name: None for name in self._fields[3:]}
         return self._replace(**rest)
+
+    def divide(self, fields: Fields) -> tuple[Problem, Problem]:
+        """Divide the problem into ``fields`` and the others; those of the other part are None."""
+        parts = {name: None for name in self._fields if name not in fields}
+        return self._replace(**parts), self._replace(**dict.fromkeys(fields))
+
+    def join(self, rest: Problem) -> Problem:
+        """Combine the two parts of a divided problem."""
+        pairs = zip(self, rest, strict=True)
+        return Problem._make(other if part is None else part for part, other in pairs)
 
     @property
     def densities(self) -> Densities:
@@ -120,7 +133,7 @@ class Integrator(abc.ABC, Generic[State]):
         return None
 
     @abc.abstractmethod
-    def prepare(self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool) -> State:
+    def prepare(self, problem: Problem, key: jax.Array, num_samples: int, per_set: Fields) -> State:
         """Compute the state, a pytree, from which ``realize`` makes draws or nodes.
 
         Parameters
@@ -131,8 +144,8 @@ class Integrator(abc.ABC, Generic[State]):
             One key for all data sets, so that a data set gets equal draws alone and in a batch.
         num_samples : int
             Number of draws.
-        stacked : bool
-            Whether the leaves of the prior have a leading axis of data sets.
+        per_set : tuple of str
+            Fields of the problem whose leaves have a leading axis of data sets, besides the sums.
 
         Returns
         -------
@@ -174,20 +187,19 @@ class Integrator(abc.ABC, Generic[State]):
 
 
 def map_data_sets(
-    function: Callable[[Problem], Out], problem: Problem, stacked: bool, rows: int = 16
+    function: Callable[[Problem], Out], problem: Problem, per_set: Fields, rows: int = 16
 ) -> Out:
     """Map ``function(problem of one data set)`` over a batch, ``rows`` at a time.
 
     Small batches are mapped one by one, which is as fast and compiles to less.
     """
     count = len(problem.sums)
+    own, common = problem.divide(("sums", *per_set))
 
-    def call(item: tuple[Prior | None, jax.Array]) -> Out:
-        prior, sums = item
-        return function(problem._replace(prior=prior or problem.prior, sums=sums))
+    def call(part: Problem) -> Out:
+        return function(part.join(common))
 
-    items = problem.prior if stacked else None, problem.sums
-    return map_batch(call, items, count, rows if count > 16 else 1)
+    return map_batch(call, own, count, rows if count > 16 else 1)
 
 
 def equal_base(num_samples: int) -> PerDraw:

@@ -12,6 +12,7 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.shapes import Float
 from bayescal.inference.engine.averages import WeightedDraws
 from bayescal.inference.integrators.base import (
+    Fields,
     Integrator,
     PerSet,
     Problem,
@@ -45,9 +46,9 @@ class ClosedForm(Integrator[State]):
                 "NormalInverseGammaPrior; use 'quadrature' for up to three parameters"
             )
 
-    def prepare(self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool) -> State:
+    def prepare(self, problem: Problem, key: jax.Array, num_samples: int, per_set: Fields) -> State:
         keys = jnp.broadcast_to(key, (len(problem.sums),))
-        return State(keys, _log_evidence(problem.bare, stacked))
+        return State(keys, _log_evidence(problem.bare, per_set))
 
     def realize(self, problem: Problem[State], num_samples: int) -> WeightedDraws:
         (prior, sums, origin), (key, log_evidence) = problem[:3], problem.state
@@ -72,11 +73,11 @@ class ClosedForm(Integrator[State]):
 
 
 @partial(jax.jit, static_argnums=1)
-def _log_evidence(problem: Problem, stacked: bool) -> Float[jax.Array, " sets"]:
+def _log_evidence(problem: Problem, per_set: Fields) -> Float[jax.Array, " sets"]:
     """Compute the log evidence (batch,) of all data sets."""
 
     def evidence(problem: Problem) -> Float[jax.Array, ""]:
         prior, sums, origin = problem[:3]
         return prior.closed_form.log_evidence(prior.values, sums, origin)
 
-    return map_data_sets(evidence, problem, stacked)
+    return map_data_sets(evidence, problem, per_set)

@@ -13,7 +13,7 @@ from bayescal._core.numerics import effective_sample_size, normalize_log_weights
 from bayescal._core.shapes import Bool, Float
 from bayescal.inference.engine.averages import WeightedDraws
 from bayescal.inference.engine.space import constrain, names_at_ends, random_sites, unconstrain
-from bayescal.inference.integrators.base import Integrator, Problem, map_data_sets
+from bayescal.inference.integrators.base import Fields, Integrator, Problem, map_data_sets
 from bayescal.models import Prior
 from bayescal.models.prior import sample_sites
 
@@ -115,9 +115,9 @@ class Importance(Integrator[Proposal]):
             raise ValueError("integrator='importance' needs at least one random parameter")
 
     def prepare(
-        self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool
+        self, problem: Problem, key: jax.Array, num_samples: int, per_set: Fields
     ) -> Proposal:
-        return _fit_proposals(problem.bare, key, stacked)
+        return _fit_proposals(problem.bare, key, per_set)
 
     def realize(self, problem: Problem[Proposal], num_samples: int) -> WeightedDraws:
         return self.mixed(problem.prior, problem.state, num_samples)[1]
@@ -146,8 +146,8 @@ class Importance(Integrator[Proposal]):
 
 
 @partial(jax.jit, static_argnums=2)
-def _fit_proposals(problem: Problem, key: jax.Array, stacked: bool) -> Proposal:
-    return map_data_sets(partial(_fit_proposal, key), problem, stacked)
+def _fit_proposals(problem: Problem, key: jax.Array, per_set: Fields) -> Proposal:
+    return map_data_sets(partial(_fit_proposal, key), problem, per_set)
 
 
 def _fit_proposal(key: jax.Array, problem: Problem) -> Proposal:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bayescal._core.lazy import jax
 from bayescal.inference.engine.averages import WeightedDraws
-from bayescal.inference.integrators.base import Integrator, Problem, equal_base
+from bayescal.inference.integrators.base import Fields, Integrator, Problem, equal_base
 from bayescal.models.prior import draw
 
 
@@ -18,7 +18,7 @@ class MonteCarlo(Integrator[jax.Array]):
     shared = True
 
     def prepare(
-        self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool
+        self, problem: Problem, key: jax.Array, num_samples: int, per_set: Fields
     ) -> jax.Array:
         return key
 

@@ -14,7 +14,7 @@ from bayescal._core.shapes import Float, Int
 from bayescal.inference.engine.averages import WeightedDraws
 from bayescal.inference.engine.diagnostics import judge_chains
 from bayescal.inference.engine.space import constrain, names_at_ends, random_sites
-from bayescal.inference.integrators.base import Integrator, PerSet, Problem, equal_base
+from bayescal.inference.integrators.base import Fields, Integrator, PerSet, Problem, equal_base
 from bayescal.inference.integrators.importance import Importance, Proposal
 from bayescal.models import Prior
 
@@ -59,17 +59,18 @@ class Nuts(Integrator[Chains]):
         """Return the number of chains: a power of two from 4 to 32."""
         return int(2 ** np.clip(np.ceil(np.log2(num_samples / 1000)), 2, 5))
 
-    def prepare(self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool) -> Chains:
+    def prepare(
+        self, problem: Problem, key: jax.Array, num_samples: int, per_set: Fields
+    ) -> Chains:
         start_key, run_key = jax.random.split(key)
-        proposals = Importance().prepare(problem, start_key, num_samples, stacked)
-        prior, sums = problem.prior, problem.sums
+        proposals = Importance().prepare(problem, start_key, num_samples, per_set)
+        own, common = problem.bare.divide(("sums", *per_set))
         chains = self.chains(num_samples)
         results = []
-        numbers = range(len(sums)) if problem.numbers is None else problem.numbers.tolist()
+        numbers = range(len(own.sums)) if problem.numbers is None else problem.numbers.tolist()
         for b, number in enumerate(numbers):
-            one_prior = jax.tree.map(lambda leaf: leaf[b], prior) if stacked else prior  # noqa: B023
-            one = problem.bare._replace(prior=one_prior, sums=sums[b])
-            proposal = jax.tree.map(lambda leaf: leaf[b], proposals)  # noqa: B023
+            part, proposal = jax.tree.map(lambda leaf: leaf[b], (own, proposals))  # noqa: B023
+            one = part.join(common)
             center, factor = proposal.center, proposal.factor
             own_key = jax.random.fold_in(run_key, number)
             weighted, log_weights = map(np.asarray, _pilot(one, proposal))

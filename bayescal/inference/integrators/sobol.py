@@ -9,7 +9,7 @@ from bayescal._core.numerics import nan_to_minus_inf
 from bayescal._core.shapes import Float
 from bayescal.inference.engine.averages import WeightedDraws
 from bayescal.inference.engine.space import random_sites
-from bayescal.inference.integrators.base import Integrator, Problem, equal_base
+from bayescal.inference.integrators.base import Fields, Integrator, Problem, equal_base
 from bayescal.inference.integrators.quantiles import quantile
 from bayescal.models import Prior
 from bayescal.models.prior import repeat_fixed, walk
@@ -43,13 +43,13 @@ class Sobol(Integrator[jax.Array]):
         return _SCRAMBLES * (1 << (per_scramble - 1).bit_length())
 
     def prepare(
-        self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool
+        self, problem: Problem, key: jax.Array, num_samples: int, per_set: Fields
     ) -> Float[jax.Array, "draws parameters"]:
         """Make the points (num_samples, dimension) in the open unit cube, with SciPy."""
         from scipy.stats import qmc
 
         prior = problem.prior
-        first = jax.tree.map(lambda leaf: leaf[0], prior) if stacked else prior
+        first = jax.tree.map(lambda leaf: leaf[0], prior) if "prior" in per_set else prior
         dimension = len(random_sites(first))
         if dimension == 0:
             return jnp.zeros((num_samples, 0))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from types import ModuleType
 from typing import Generic, NamedTuple, TypeAlias
 
 import numpy as np
 
-from bayescal._core.arrays import ArrayT
+from bayescal._core.arrays import Array, ArrayT
 from bayescal._core.lazy import jax, jnp
-from bayescal._core.shapes import Float, Int, Shaped
+from bayescal._core.shapes import Bool, Float, Int, Shaped
 from bayescal.regression.binary.fit import Fit, as_fit, fit_one, rows_at_once
 from bayescal.regression.binary.host import design_of, fit_design, span_of
 from bayescal.regression.binary.objective import (
@@ -39,9 +40,10 @@ class CandidateGrid(NamedTuple, Generic[ArrayT]):
 class Choice(NamedTuple):
     """Result of cross-validation."""
 
-    #: Mean log losses of held-out rows, in nats; infinite if a fit failed.
+    #: Mean log losses of held-out rows, in nats; infinite if a fit failed, or if a label of the
+    #: held-out rows is not among those of the fit, whose intercept has no penalty.
     losses: Float[jax.Array, "candidates folds"]
-    #: The candidate with the least loss over all rows; the first of equals.
+    #: The candidate with the least loss over all rows; the last, strongest one of equals.
     best: Int[jax.Array, ""]
     #: That candidate fitted to all rows, a batch of one.
     fit: Fit[jax.Array]
@@ -71,15 +73,17 @@ def choose(
     def score(index: Int[jax.Array, ""]) -> tuple[Float[jax.Array, ""], Float[jax.Array, ""]]:
         candidate, out = index // folds, index % folds
         held = jnp.where(fold == out, weights, 0)
-        beta = fit_one(problem(candidate, weights - held), lasso).x
+        kept = weights - held
+        beta = fit_one(problem(candidate, kept), lasso).x
         line = beta[0] + x @ beta[1:]
         loss = jnp.sum(held * (jax.nn.softplus(line) - y * line))
-        return jnp.where(jnp.isnan(loss), jnp.inf, loss), jnp.sum(held)
+        failed = jnp.isnan(loss) | ~_seen(y, kept, held, jnp)
+        return jnp.where(failed, jnp.inf, loss), jnp.sum(held)
 
     index = jnp.arange(candidates * folds)
     rows = rows_at_once(candidates * folds, *x.shape)
     losses, held = (v.reshape(-1, folds) for v in jax.lax.map(score, index, batch_size=rows))
-    best = jnp.argmin(losses.sum(axis=1))
+    best = _last_of_best(losses.sum(axis=1), jnp)
     minimum = fit_one(problem(best, weights), lasso)
     fit = as_fit(jax.tree.map(lambda leaf: leaf[None], minimum))
     return Choice(losses / jnp.where(held > 0, held, 1), best, fit)
@@ -116,10 +120,28 @@ def choose_on_host(
                 beta = _path(part, unit, grid._replace(targets=targets[:, kept]), path)
             line = beta @ design.columns[:, held]
             loss = (np.logaddexp(0, line) - y[held] * line) @ weights[held]
-            loss = np.where(np.isnan(loss), np.inf, loss)
+            seen = _seen(y, weights * kept, weights * held, np)
+            loss = np.where(np.isnan(loss) | ~seen, np.inf, loss)
             losses[:, out] = loss / weights[held].sum()
             total += loss
-    return int(np.argmax(total <= total.min() * (1 + _EQUAL))), losses
+    return int(_last_of_best(total, np)), losses
+
+
+def _seen(
+    y: Shaped[Array, " rows"],
+    kept: Float[Array, " rows"],
+    held: Float[Array, " rows"],
+    xp: ModuleType,
+) -> Bool[Array, ""]:
+    """Whether the rows with weights ``kept`` have every label of those with weights ``held``."""
+    labels = xp.stack([y, 1 - y])
+    return xp.all((labels @ kept > 0) | (labels @ held == 0))
+
+
+def _last_of_best(losses: Float[ArrayT, " candidates"], xp: ModuleType) -> Int[ArrayT, ""]:
+    """Return the index of the least loss, the last of equals."""
+    equal = losses <= losses.min() * (1 + _EQUAL)
+    return len(losses) - 1 - xp.argmax(equal[::-1])
 
 
 def _path(

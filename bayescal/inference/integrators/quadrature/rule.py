@@ -15,6 +15,7 @@ from bayescal._core.shapes import Bool, Float, Int
 from bayescal.inference.engine.averages import WeightedDraws
 from bayescal.inference.engine.space import random_sites
 from bayescal.inference.integrators.base import (
+    Fields,
     Integrator,
     PerSet,
     Problem,
@@ -102,28 +103,28 @@ class Quadrature(Integrator[Box]):
             )
         ranges(prior)
 
-    def prepare(self, problem: Problem, key: jax.Array, num_samples: int, stacked: bool) -> Box:
+    def prepare(self, problem: Problem, key: jax.Array, num_samples: int, per_set: Fields) -> Box:
         # The quick search compiles and runs in a fraction of the time of the thorough search, which
         # straightens correlated parameters. That one follows if more nodes do not bring
         # convergence, and stretched coordinates follow if it fails: they help if the posterior is
         # far wider elsewhere than at its peak.
-        boxes = _find_boxes(problem.bare, stacked, "quick")
+        boxes = _find_boxes(problem.bare, per_set, "quick")
         if boxes.low.shape[-1] == 0:
             return boxes
 
         def refine(boxes: Box, orders: tuple[int, ...]) -> Box:
             for order in orders:
-                step = partial(_refine, order, stacked)
-                boxes = _improve_rough(step, problem.bare, stacked, boxes)
+                step = partial(_refine, order, per_set)
+                boxes = _improve_rough(step, problem.bare, per_set, boxes)
             return boxes
 
         orders = _MORE[boxes.low.shape[-1]]
         boxes = refine(boxes, orders[:1])
-        boxes = _search_again(problem, stacked, boxes, "thorough", _TOLERANCE)
+        boxes = _search_again(problem, per_set, boxes, "thorough", _TOLERANCE)
         boxes = refine(boxes, orders[1:])
         if (np.asarray(boxes.error) <= _FAILED).all():
             return boxes
-        return refine(_search_again(problem, stacked, boxes, "stretched", _FAILED), orders)
+        return refine(_search_again(problem, per_set, boxes, "stretched", _FAILED), orders)
 
     def realized_size(self, state: Box, num_samples: int) -> int:
         """Return the number of nodes for each parameter that this batch needs."""
@@ -136,12 +137,12 @@ class Quadrature(Integrator[Box]):
     def reported(self, state: Box) -> tuple[PerSet, PerSet]:
         return np.asarray(state.evidence)[:, 0], np.asarray(state.error)
 
-    def find(self, problem: Problem[Box], stacked: bool) -> tuple[PerSet, PerSet]:
+    def find(self, problem: Problem[Box], per_set: Fields) -> tuple[PerSet, PerSet]:
         """Compute log evidences (batch,) and their errors; search quickly where that suffices."""
-        boxes = _find_boxes(problem.bare, stacked, "checked")
+        boxes = _find_boxes(problem.bare, per_set, "checked")
         if boxes.low.shape[-1]:
-            boxes = _search_again(problem, stacked, boxes, "thorough", _ROUGH)
-            boxes = _search_again(problem, stacked, boxes, "stretched", _ROUGH)
+            boxes = _search_again(problem, per_set, boxes, "thorough", _ROUGH)
+            boxes = _search_again(problem, per_set, boxes, "stretched", _ROUGH)
         return self.reported(boxes)
 
     def outermost(self, problem: Problem[Box], num_samples: int) -> Bool[jax.Array, " nodes"]:
@@ -198,49 +199,52 @@ class Quadrature(Integrator[Box]):
 
 
 def _improve_rough(
-    step: _Step, problem: Problem, stacked: bool, boxes: Box, most: float = _TOLERANCE
+    step: _Step, problem: Problem, per_set: Fields, boxes: Box, most: float = _TOLERANCE
 ) -> Box:
-    """Apply ``step`` to the data sets whose errors exceed ``most``.
-
-    A new box replaces the old one if its error is smaller.
-    """
+    """Replace the boxes of the data sets whose errors exceed ``most`` by those of ``step``."""
     rough = np.flatnonzero(np.asarray(boxes.error) > most)
     if rough.size == 0:
         return boxes
     # Padding to a power of two lets batches share compiled programs.
     rows = np.pad(rough, (0, (1 << (rough.size - 1).bit_length()) - rough.size), mode="edge")
     old = jax.tree.map(np.array, boxes)
-    arrays = problem.prior if stacked else None, problem.sums, old
-    arrays = jax.device_put(jax.tree.map(lambda leaf: np.asarray(leaf)[rows], arrays))
-    selected = problem._replace(prior=arrays[0] or problem.prior, sums=arrays[1])
-    new = jax.tree.map(np.asarray, step(selected, arrays[2]))
-    for i, row in enumerate(rough):
-        if new.error[i] < old.error[row]:
-            for old_leaf, new_leaf in zip(*map(jax.tree.leaves, (old, new)), strict=True):
-                old_leaf[row] = new_leaf[i]
+    own, common = problem.divide(("sums", *per_set))
+    part, rough_boxes = jax.device_put(
+        jax.tree.map(lambda leaf: np.asarray(leaf)[rows], (own, old))
+    )
+    new = step(part.join(common), rough_boxes)
+    for old_leaf, new_leaf in zip(*map(jax.tree.leaves, (old, new)), strict=True):
+        old_leaf[rough] = np.asarray(new_leaf)[: rough.size]
     return jax.device_put(old)
 
 
-def _search_again(problem: Problem, stacked: bool, boxes: Box, search: Search, most: float) -> Box:
+def _search_again(
+    problem: Problem, per_set: Fields, boxes: Box, search: Search, most: float
+) -> Box:
     """Search again for the boxes whose errors exceed ``most``."""
     if search == "stretched" and (np.asarray(boxes.error) > most).any():
         endless = jnp.full_like(boxes.low, jnp.inf)
         boxes = boxes._replace(coordinates=boxes.coordinates._replace(stretch=endless))
 
-    def again(problem: Problem, _: Box) -> Box:
-        return _find_boxes(problem, stacked, search)
+    def again(problem: Problem, old: Box) -> Box:
+        new = jax.tree.map(np.asarray, _find_boxes(problem, per_set, search))
+        better = np.flatnonzero(new.error < np.asarray(old.error))
+        kept = jax.tree.map(np.array, old)
+        for kept_leaf, new_leaf in zip(*map(jax.tree.leaves, (kept, new)), strict=True):
+            kept_leaf[better] = new_leaf[better]
+        return kept
 
-    return _improve_rough(again, problem.bare, stacked, boxes, most)
+    return _improve_rough(again, problem.bare, per_set, boxes, most)
 
 
 @partial(jax.jit, static_argnums=(1, 2))
-def _find_boxes(problem: Problem, stacked: bool, search: Search) -> Box:
+def _find_boxes(problem: Problem, per_set: Fields, search: Search) -> Box:
     # Grids over three parameters fill the processor's cache, and searches side by side all run as
     # long as the slowest of them.
     prior = problem.prior
-    first = jax.tree.map(lambda leaf: leaf[0], prior) if stacked else prior
+    first = jax.tree.map(lambda leaf: leaf[0], prior) if "prior" in per_set else prior
     rows = 16 if len(ranges(first)[0]) < 3 else 1
-    return map_data_sets(partial(_find_box, search), problem, stacked, rows)
+    return map_data_sets(partial(_find_box, search), problem, per_set, rows)
 
 
 def _find_box(search: Search, problem: Problem) -> Box:
@@ -298,19 +302,26 @@ def _compare(
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _refine(order: int, stacked: bool, problem: Problem, boxes: Box) -> Box:
-    """Apply a rule with more nodes to the same boxes."""
+def _refine(order: int, per_set: Fields, problem: Problem, boxes: Box) -> Box:
+    """Apply a rule with more nodes to the same boxes.
 
-    def refine(item: tuple[Prior | None, jax.Array, Box]) -> Box:
-        prior, sums, box = item
-        one = problem._replace(prior=prior or problem.prior, sums=sums)
-        (evidence,), closed, _ = find_evidence(one, box, (order,))
+    It replaces the coarser rule if its error is smaller, or if the difference between them is
+    larger than the error of the coarser one, which was small by accident.
+    """
+    own, common = problem.divide(("sums", *per_set))
+
+    def refine(item: tuple[Problem, Box]) -> Box:
+        part, box = item
+        (evidence,), closed, _ = find_evidence(part.join(common), box, (order,))
         gap = relative_gap(box.evidence, evidence)
         # More nodes in a box that missed the peak prove nothing.
         error = jnp.where(jnp.isinf(box.error), jnp.inf, estimate_error(gap, box.gap, closed))
         order_ = jnp.full_like(box.order, order)
-        return box._replace(order=order_, evidence=evidence, gap=gap, error=error)
+        new = box._replace(order=order_, evidence=evidence, gap=gap, error=error)
+        refuted = jnp.max(gap) > jnp.maximum(box.error, _ROUGH)
+        # The order is reached if other data sets are searched again.
+        better = (box.order < order) & ((error < box.error) | refuted)
+        return jax.tree.map(lambda new, old: jnp.where(better, new, old), new, box)
 
     rows = max(1, (1 << 18) // order ** boxes.low.shape[-1])
-    items = problem.prior if stacked else None, problem.sums, boxes
-    return jax.lax.map(refine, items, batch_size=rows)
+    return jax.lax.map(refine, (own, boxes), batch_size=rows)

@@ -137,6 +137,11 @@ def compare(library: str) -> None:
             with config_context(array_api_dispatch=True):
                 plain = np.asarray(clone(estimator).fit(convert(z), y).predict_proba(convert(z)))
             np.testing.assert_allclose(plain, expected.predict_proba(z), atol=1e-6)
+        # A new fit replaces the function of the earlier one.
+        expected.fit(2 * z, y)
+        with config_context(array_api_dispatch=True):
+            again = np.asarray(expected.predict_proba(make(z)))
+        np.testing.assert_allclose(again, expected.predict_proba(z), atol=tolerance)
     several = rng.random(z.shape) < 0.6
     labels = bc.MultiLabel(bc.Beta(inputs="logits")).fit(z, several)
     with config_context(array_api_dispatch=True):

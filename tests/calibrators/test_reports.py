@@ -142,6 +142,12 @@ def test_a_gain_is_clear_from_1_645_errors_on(gain: float, words: str) -> None:
     assert str(report).endswith(words)
 
 
+def test_unchanged_scores_neither_help_nor_hurt() -> None:
+    held, ones = np.linspace(0.4, 1, 100), np.ones(100)
+    report = make_report(("A", "b"), (100, 2), {}, held, held, ones, ones)
+    assert (report.gain, report.gain_error, report.helps, report.hurts) == (0, 0, False, False)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("k", "truth"), [(2, "bent"), (2, "calibrated"), (3, "slope")])
 def test_errors_are_those_of_this_fit(k: int, truth: str) -> None:

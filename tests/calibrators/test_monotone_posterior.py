@@ -159,6 +159,12 @@ def test_odd_rows(scores: list[float], y: list[int], weights: list[float]) -> No
     assert ((lower >= 0) & (lower <= upper) & (upper <= 1)).all()
 
 
+def test_cells_hold_about_equally_many_rows() -> None:
+    counts = bc.Isotonic().fit(*draw(1000, 0)).state_["cell_counts"]
+    assert counts.shape == (2, int(np.ceil(1.5 * 1000**0.4)))
+    np.testing.assert_allclose(counts.sum(axis=0), 1000 / counts.shape[1], atol=1)
+
+
 def test_a_file_without_counts_says_so() -> None:
     fitted = bc.Isotonic().fit(*draw(50, 0))
     for name in ("cell_ends", "cell_counts"):

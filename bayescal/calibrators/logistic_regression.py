@@ -96,8 +96,8 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
     strength_, smoothing_ : float or None
         Values that cross-validation chose, or the options.
     cv_losses_ : array of shape (candidates, folds) or None
-        Mean log losses of held-out rows; infinite if the other rows lack their class. Then all
-        candidates are equally good, and the strongest is chosen.
+        Mean log losses of held-out rows. Without smoothing they are infinite if the other rows lack
+        their class; then all candidates are equally good, and the strongest is chosen.
     report_ : Report
         What was fitted, the number of rows, and the in-sample log loss.
 

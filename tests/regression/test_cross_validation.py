@@ -97,10 +97,27 @@ def test_without_a_fold_that_can_judge_the_strongest_is_chosen(n: int, on_host: 
     zero, w, few = np.zeros(5), np.ones(n + 1), np.array([1e-5, 1e-4, 1e-3, 0.01, 0.1])
     smoothed = y + few[:, None] * (1 - 2 * y)
     grids = [(y[None] * 1.0, STRENGTHS, zero), (y[None] * 1.0, zero, STRENGTHS)]
-    for grid in [*grids, (smoothed, zero, zero)]:
+    # Smoothed targets exclude no class, but one row leaves the slope open.
+    for grid in [*grids, *[(smoothed, zero, zero)] * (n == 1)]:
         best, losses = run_somewhere(on_host, x, y, w, *grid)
         assert best == 4
         assert np.isinf(losses).any(axis=1).all()
+
+
+@HOW
+def test_smoothing_is_judged_by_the_only_row_of_a_class(on_host: bool) -> None:
+    """Without features, every fit has the share of the smoothed targets."""
+    n, factors, zero = 40, np.array([1e-4, 1e-3, 0.01, 0.03, 0.3]), np.zeros(5)
+    y = np.append(1, np.zeros(n - 1, int))
+    targets, fold = y + factors[:, None] * (1 - 2 * y), even_folds(y, FOLDS)
+    best, losses = run_somewhere(on_host, np.zeros((n, 1)), y, np.ones(n), targets, zero, zero)
+    shares = [targets[:, fold != out].mean(axis=1) for out in range(FOLDS)]
+    expected = [
+        [log_loss(y[fold == out], np.full(sum(fold == out), p), labels=[0, 1]) for p in share]
+        for out, share in enumerate(shares)
+    ]
+    np.testing.assert_allclose(losses.T, expected, rtol=1e-6)
+    assert best == np.sum(expected, axis=0).argmin() == 3
 
 
 @pytest.mark.slow

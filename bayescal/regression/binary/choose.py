@@ -40,8 +40,8 @@ class CandidateGrid(NamedTuple, Generic[ArrayT]):
 class Choice(NamedTuple):
     """Result of cross-validation."""
 
-    #: Mean log losses of held-out rows, in nats; infinite if a fit failed, or if a label of the
-    #: held-out rows is not among those of the fit, whose intercept has no penalty.
+    #: Mean log losses of held-out rows, in nats; infinite if a fit failed, if it has a single row,
+    #: or if the targets of its rows exclude a label of the held-out rows.
     losses: Float[jax.Array, "candidates folds"]
     #: The candidate with the least loss over all rows; the last, strongest one of equals.
     best: Int[jax.Array, ""]
@@ -74,10 +74,11 @@ def choose(
         candidate, out = index // folds, index % folds
         held = jnp.where(fold == out, weights, 0)
         kept = weights - held
-        beta = fit_one(problem(candidate, kept), lasso).x
+        given = problem(candidate, kept)
+        beta = fit_one(given, lasso).x
         line = beta[0] + x @ beta[1:]
         loss = jnp.sum(held * (jax.nn.softplus(line) - y * line))
-        failed = jnp.isnan(loss) | ~_seen(y, kept, held, jnp)
+        failed = jnp.isnan(loss) | ~_can_judge(given.targets, kept, y, held, jnp)
         return jnp.where(failed, jnp.inf, loss), jnp.sum(held)
 
     index = jnp.arange(candidates * folds)
@@ -120,22 +121,27 @@ def choose_on_host(
                 beta = _path(part, unit, grid._replace(targets=targets[:, kept]), path)
             line = beta @ design.columns[:, held]
             loss = (np.logaddexp(0, line) - y[held] * line) @ weights[held]
-            seen = _seen(y, weights * kept, weights * held, np)
-            loss = np.where(np.isnan(loss) | ~seen, np.inf, loss)
+            judged = _can_judge(targets, weights * kept, y, weights * held, np)
+            loss = np.where(np.isnan(loss) | ~judged, np.inf, loss)
             losses[:, out] = loss / weights[held].sum()
             total += loss
     return int(_last_of_best(total, np)), losses
 
 
-def _seen(
-    y: Shaped[Array, " rows"],
+def _can_judge(
+    targets: Float[Array, "*candidates rows"],
     kept: Float[Array, " rows"],
+    y: Shaped[Array, " rows"],
     held: Float[Array, " rows"],
     xp: ModuleType,
-) -> Bool[Array, ""]:
-    """Whether the rows with weights ``kept`` have every label of those with weights ``held``."""
-    labels = xp.stack([y, 1 - y])
-    return xp.all((labels @ kept > 0) | (labels @ held == 0))
+) -> Bool[Array, "*candidates"]:
+    """Whether fits to the rows with weights ``kept`` can be judged by those with ``held``.
+
+    A single row leaves the slopes open, and if all targets are zero, the intercept has no limit.
+    """
+    allowed = xp.stack([targets @ kept, (1 - targets) @ kept], axis=-1) > 0
+    present = xp.stack([y, 1 - y]) @ held > 0
+    return xp.all(allowed | ~present, axis=-1) & (xp.sum(kept > 0) > 1)
 
 
 def _last_of_best(losses: Float[ArrayT, " candidates"], xp: ModuleType) -> Int[ArrayT, ""]:

@@ -157,6 +157,18 @@ def test_predictions_that_differ_by_rounding_are_tied() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_ends_of_cells_within_a_tie_do_not_count(kind: Any) -> None:
+    for seed in (36, 69, 130, 141):
+        rng = np.random.default_rng(seed)
+        # Multiples of 1/64 are the first of a cell of blocks, and some neighbors in another.
+        p = np.clip(rng.integers(1, 64, 200) / 64 + 1e-16 * rng.integers(-2, 3, 200), 0, 1)
+        y = (rng.random(200) < p).astype(int)
+        blocks = Blocks([(p[i::3], y[i::3]) for i in range(3)])
+        expected = metrics.ecce(p, y, kind=kind)
+        assert metrics.ecce(blocks, kind=kind) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_single_precision_has_the_ties_of_double(kind: Any) -> None:
     for seed in range(8):
         rng = np.random.default_rng(seed)

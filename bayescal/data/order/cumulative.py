@@ -20,7 +20,6 @@ from bayescal.data.order.equal_mass import (
     look_inside,
     merge_keys,
     sum_by_key,
-    values_of,
 )
 from bayescal.data.rows import compiled
 
@@ -59,7 +58,7 @@ def _is_last(ordered: Array, xp: ModuleType = np) -> AnyArray:
 def turns(residuals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Compute the greatest and the least cumulative sum (...,) of steps (..., m), with zero."""
     sums = np.cumsum(residuals, axis=-1)
-    return np.maximum(sums.max(axis=-1), 0), np.minimum(sums.min(axis=-1), 0)
+    return sums.max(axis=-1, initial=0), sums.min(axis=-1, initial=0)
 
 
 def excursions_of_many(
@@ -83,49 +82,53 @@ def sums_by_prediction(predicted: np.ndarray, addends: np.ndarray) -> tuple[np.n
 
 
 def excursions_of_blocks(split: Split, groups: int, data: PredictionBlocks) -> np.ndarray:
-    """Compute the excursions (4, groups) of predictions in blocks, in two passes.
+    """Compute the excursions (4, groups) of predictions in blocks, in two or three passes.
 
     The first pass sums rows in cells, between which the cumulative differences are known. The
-    second looks only into cells in which they might rise or fall farther.
+    second looks only into cells in which they might rise or fall farther. If a cell ends within a
+    tie, its end does not count, and another pass looks into further cells.
     """
     shift = first_shift(groups)
     counts = data.total(partial(count_cells, split, groups, shift))["sums"]
-    cells, excursions = [], np.zeros((4, groups))
+    cells = []
     for sums in counts.swapaxes(0, 1):
         used = np.flatnonzero(sums[3])
         cells.append(GroupCells(used, sums[:, used]))
-    reach = [_may_turn(c, shift) for c in cells]
-    keys = [c.keys[mask] for c, mask in zip(cells, reach, strict=True)]
-    inside = data.total(partial(look_inside, split, keys, shift, 0), merge_keys)
-    for g, mask in enumerate(reach):
-        parts = GroupCells(*sum_by_key(inside[f"keys{g}"], inside[f"sums{g}"]))
-        merged = cells[g].replaced(mask, shift, parts)
-        mass, predicted, happened, _ = merged.sums
-        if len(mass):
-            # Cells into which the second pass did not look tie with no others.
-            inside_cells = np.isin(merged.keys, parts.keys)
-            last = _is_last(np.where(inside_cells, values_of(merged.keys), np.nan))
-            sums = np.cumsum(happened - predicted)[last]
-            excursions[:, g] = max(sums.max(), 0), min(sums.min(), 0), mass.sum(), happened.sum()
-    return excursions
+    found = np.array([turns(c.sums[2] - c.sums[1]) for c in cells])
+    held = [np.zeros(len(c.keys), bool) for c in cells]
+    while True:
+        more = [_may_turn(c, ends) for c, ends in zip(cells, found, strict=True)]
+        if not any((new & ~mask).any() for new, mask in zip(more, held, strict=True)):
+            break
+        held = [new | mask for new, mask in zip(more, held, strict=True)]
+        near = [
+            cells_near(c.keys, mask, shift, REACH * SINGLE)
+            for c, mask in zip(cells, held, strict=True)
+        ]
+        inside = data.total(partial(look_inside, split, near, shift, 0), merge_keys)
+        for g, (part, mask) in enumerate(zip(near, held, strict=True)):
+            parts = GroupCells(*sum_by_key(inside[f"keys{g}"], inside[f"sums{g}"]))
+            merged = cells[g].replaced(part.marked, shift, parts)
+            if not len(merged.keys):
+                continue
+            ends = _is_last(part.values(merged.keys, shift))
+            ends &= np.isin(merged.keys >> shift, cells[g].keys[mask])
+            steps = merged.sums[2] - merged.sums[1]
+            sums = np.cumsum(steps)[ends]
+            found[g] = sums.max(initial=0), sums.min(initial=0)
+    masses = np.array([c.sums[::2].sum(axis=1) for c in cells])
+    return np.concatenate([found, masses], axis=1).T
 
 
-def _may_turn(cells: GroupCells, shift: int) -> np.ndarray:
-    """Tell in which cells (m,) the cumulative differences may reach the extremes of all ends.
-
-    Cells whose predictions may tie with one in these cells are among them.
-    """
-    keys, sums = cells
-    if not sums.size:
-        return np.zeros(0, bool)
+def _may_turn(cells: GroupCells, found: np.ndarray) -> np.ndarray:
+    """Find in which cells (m,) the cumulative differences may pass the highest and lowest found."""
+    sums, (highest, lowest) = cells.sums, found
     after = np.cumsum(sums[2] - sums[1])
     before = np.append(0.0, after[:-1])
     rise, fall = steepest(sums)
     # Sums in another order differ in their last digits.
     slack = 1e-12 * sums[0].sum()
-    high = before + rise >= max(after.max(), 0) - slack
-    low = before - fall <= min(after.min(), 0) + slack
-    return high | low | cells_near(keys, high | low, shift, REACH * SINGLE)[0]
+    return (before + rise >= highest - slack) | (before - fall <= lowest + slack)
 
 
 def steepest(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -130,18 +130,15 @@ def mass_sums_of_blocks(
             cells_near(c.keys, mask, shift, REACH * eps)
             for c, mask, eps in zip(cells, held, precision, strict=True)
         ]
-        held = [mask | others for mask, (others, _) in zip(held, near, strict=True)]
         rows = sum(int(c.sums[3, mask].sum()) for c, mask in zip(cells, held, strict=True))
         finer = 0 if rows <= _ROWS else max(0, shift - _DIGITS)
-        keys = [c.keys[mask] for c, mask in zip(cells, held, strict=True)]
-        inside = data.total(partial(look_inside, split, keys, shift, finer), merge_keys)
-        for g, mask in enumerate(held):
-            parts = GroupCells(*sum_by_key(inside[f"keys{g}"], inside[f"sums{g}"]))
-            cells[g] = cells[g].replaced(mask, shift - finer, parts)
+        inside = data.total(partial(look_inside, split, near, shift, finer), merge_keys)
+        for g, part in enumerate(near):
+            sums = GroupCells(*sum_by_key(inside[f"keys{g}"], inside[f"sums{g}"]))
+            cells[g] = cells[g].replaced(part.marked, shift - finer, sums)
             if not finer:
-                alone = np.isin(cells[g].keys, parts.keys)
-                alone &= ~np.isin(cells[g].keys >> shift, near[g][1])
-                values = np.where(alone, values_of(cells[g].keys), np.nan)
+                values = part.values(cells[g].keys, shift)
+                values[np.isin(cells[g].keys >> shift, part.dense)] = np.nan
                 begins.append(begins_tie(values, precision[g], np))
         shift = finer
     filled = ((c.sums[:3], first) for c, first in zip(cells, begins, strict=True) if len(c.keys))
@@ -149,19 +146,45 @@ def mass_sums_of_blocks(
     return np.concatenate(parts, axis=1), ratio
 
 
-def cells_near(
-    keys: np.ndarray, held: np.ndarray, shift: int, reach: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mark the cells (m,) with scores within reach of a cell that is ``held``.
+class NearCells(NamedTuple):
+    """Cells of one group whose rows are looked at, because they may be tied with rows of others."""
 
-    Where there are too many of them, none are marked; also returns the keys of such held cells.
+    #: Which of the cells (m,) these are.
+    marked: np.ndarray
+    #: Their keys (c,).
+    keys: np.ndarray
+    #: First and last key (c,) of their rows that are too far away, or -1 and -2 if none is.
+    first: np.ndarray
+    last: np.ndarray
+    #: Keys of cells so dense that none of their rows are tied.
+    dense: np.ndarray
+
+    def values(self, keys: np.ndarray, shift: int) -> np.ndarray:
+        """Compute the probabilities (n,) with these keys, or NaN where rows are not looked at."""
+        inside = np.isin(keys >> shift, self.keys) & ~np.isin(keys, self.first)
+        return np.where(inside, values_of(keys), np.nan)
+
+
+def cells_near(keys: np.ndarray, held: np.ndarray, shift: int, reach: float) -> NearCells:
+    """Find the cells (m,) that are ``held``, and those with scores within reach of them.
+
+    Where there are too many of the latter, they are omitted.
     """
     lowest = values_of(keys << shift)
-    highest = values_of(np.minimum((keys + 1 << shift) - 1, 2 * ONE_HALF))
-    first = np.searchsorted(highest, lowest[held] - reach)
-    last = np.searchsorted(lowest, highest[held] + reach, "right")
-    dense = last - first > _MAX_NEAR_CELLS
-    return covered(first[~dense], last[~dense], len(held)), keys[held][dense]
+    end = np.minimum((keys + 1 << shift) - 1, 2 * ONE_HALF)
+    highest = values_of(end)
+    near, far = lowest[held] - reach, highest[held] + reach
+    start, stop = np.searchsorted(highest, near), np.searchsorted(lowest, far, "right")
+    dense = stop - start > _MAX_NEAR_CELLS
+    marked = covered(start[~dense], stop[~dense], len(held)) | held
+    # Other rows of these cells lie between those near the held cells below and above.
+    above = np.searchsorted(np.flatnonzero(held), np.flatnonzero(marked))
+    first = np.append(-1, relative_cell(np.minimum(far, 1), 0))[above] + 1
+    last = np.append(relative_cell(np.maximum(near, 0), 0), 2 * ONE_HALF + 1)[above] - 1
+    first, last = np.maximum(first, keys[marked] << shift), np.minimum(last, end[marked])
+    none = held[marked] | (first > last)
+    first[none], last[none] = -1, -2
+    return NearCells(marked, keys[marked], first, last, keys[held][dense])
 
 
 def first_shift(groups: int) -> int:
@@ -203,15 +226,20 @@ def count_cells(split: Split, groups: int, shift: int, data: Predictions) -> Sum
 
 
 def look_inside(
-    split: Split, keys: list[np.ndarray], shift: int, finer: int, data: Predictions
+    split: Split, cells: list[NearCells], shift: int, finer: int, data: Predictions
 ) -> Sums:
-    """Sum the rows in some cells by finer keys."""
+    """Sum the rows in some cells by finer keys, and those that are too far away by cell."""
     sums: Sums = {}
-    for g, group in enumerate(split(data, np)):
-        row_keys = relative_cell(group[0], 0)
-        inside = _among(keys[g], row_keys >> shift, (2 * ONE_HALF >> shift) + 1)
+    for g, (group, part) in enumerate(zip(split(data, np), cells, strict=True)):
+        keys = relative_cell(group[0], 0)
+        inside = _among(part.keys, keys >> shift, (2 * ONE_HALF >> shift) + 1)
         addends = np.stack([addend[inside] for addend in _addends(group)])
-        sums[f"keys{g}"], sums[f"sums{g}"] = sum_by_key(row_keys[inside] >> finer, addends)
+        keys = keys[inside]
+        if not finer:
+            at = np.searchsorted(part.keys, keys >> shift)
+            first = part.first[at]
+            keys = np.where((keys >= first) & (keys <= part.last[at]), first, keys)
+        sums[f"keys{g}"], sums[f"sums{g}"] = sum_by_key(keys >> finer, addends)
     return sums
 
 

@@ -200,6 +200,8 @@ class MeasuredMetric:
             return np.sqrt(np.maximum(error, 0))
         error = np.maximum(error, self._chance)
         ratio = self._chance / np.where(error > 0, error, 1)
+        # The root would magnify the rounding errors of an error that equals chance.
+        ratio = np.where(ratio > 1 - _ROUNDING, 1, ratio)
         return error * (1 - ratio**_POWER) ** (1 / _POWER)
 
     def _bend(self, reach: float) -> float:

@@ -161,14 +161,14 @@ class NearCells(NamedTuple):
 
     def values(self, keys: np.ndarray, shift: int) -> np.ndarray:
         """Compute the probabilities (n,) with these keys, or NaN where rows are not looked at."""
-        inside = np.isin(keys >> shift, self.keys) & ~np.isin(keys, self.first)
-        return np.where(inside, values_of(keys), np.nan)
+        return np.where(np.isin(keys >> shift, self.keys), values_of(keys), np.nan)
 
 
 def cells_near(keys: np.ndarray, held: np.ndarray, shift: int, reach: float) -> NearCells:
     """Find the cells (m,) that are ``held``, and those with scores within reach of them.
 
-    Where there are too many of the latter, they are omitted.
+    Where there are too many of the latter, they are omitted. Rows that are too far away count as
+    one, which is farther from the held cells than anything that decides what is tied in them.
     """
     lowest = values_of(keys << shift)
     end = np.minimum((keys + 1 << shift) - 1, 2 * ONE_HALF)
@@ -182,7 +182,7 @@ def cells_near(keys: np.ndarray, held: np.ndarray, shift: int, reach: float) -> 
     first = np.append(-1, relative_cell(np.minimum(far, 1), 0))[above] + 1
     last = np.append(relative_cell(np.maximum(near, 0), 0), 2 * ONE_HALF + 1)[above] - 1
     first, last = np.maximum(first, keys[marked] << shift), np.minimum(last, end[marked])
-    none = held[marked] | (first > last)
+    none = first > last  # also for held cells
     first[none], last[none] = -1, -2
     return NearCells(marked, keys[marked], first, last, keys[held][dense])
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.naive_bayes import GaussianNB
 
@@ -103,6 +104,22 @@ def test_labels_that_are_separable_in_the_sample_only(monkeypatch, calibrator, s
     z = 2 * rng.normal(size=(90, 3))
     rows = z, (z + 0.5 * rng.gumbel(size=z.shape)).argmax(axis=1)
     fitted, whole = agree(calibrator(inputs="logits"), rows, cut(rows, 22), atol=5e-6)
+    assert fitted.status_ == whole.status_ == "converged"
+
+
+@pytest.mark.parametrize("calibrator", [bc.Vector, bc.Matrix])
+@pytest.mark.parametrize("inputs", ["logits", "probs"])
+def test_a_sample_in_which_all_predictions_are_right(monkeypatch, calibrator, inputs):
+    """Check a start from the temperature of all rows: that of the sample saturates them."""
+    monkeypatch.setattr(_rows, "_SAMPLE", 200)
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 3, 2000)
+    z = 15 * np.eye(3)[y] + rng.normal(size=(2000, 3))
+    wrong = rng.choice(2000, 7, replace=False)
+    y[wrong] = (y[wrong] + 1 + np.arange(7) % 2) % 3
+    scores = z if inputs == "logits" else softmax(z, axis=1)
+    blocks = cut((scores, y), 250)
+    fitted, whole = agree(calibrator(inputs=inputs), (scores, y), blocks, atol=5e-6)
     assert fitted.status_ == whole.status_ == "converged"
 
 

@@ -199,12 +199,23 @@ def test_the_sample_stays_small_whatever_the_number_of_blocks(monkeypatch):
     monkeypatch.setattr(_rows, "_SAMPLE", 150)
     monkeypatch.setattr(_survey, "_join", watched)
     result = _survey.survey(cut(rows, 100), "probs", "log_odds", None, True).sample
-    assert max(held) <= 300 and len(result.y) == 150
+    assert max(held) <= 300 and 110 < len(result.y) <= 150
     assert np.isin(result.scores, whole.sample.scores).all()
     monkeypatch.setattr(_survey, "_thinned", lambda rows, columns: rows)
     expected = _survey.survey(cut(rows, 100), "probs", "log_odds", None, True).sample
     for actual, wanted in zip(result, expected, strict=True):
         np.testing.assert_array_equal(actual, wanted)
+
+
+def test_a_sample_of_blocks_of_different_sizes_is_even(monkeypatch):
+    monkeypatch.setattr(_rows, "_SAMPLE", 2000)
+    p, y = np.repeat([0.2, 0.8], [2000, 50_000]), np.arange(52_000) % 8 > 0
+    blocks = cut((p, y), (*range(50, 2001, 50), *range(7000, 52_000, 5000)))
+    sample = _survey.survey(blocks, "probs", "log_odds", None, True).sample
+    assert np.mean(sample.scores < 0) == pytest.approx(2000 / 52_000, abs=0.03)
+    assert 300 < len(sample.y) <= 2000
+    report = bc.Beta().fit(blocks).report_
+    assert report.uncalibrated == pytest.approx(bc.metrics.log_loss(p, y), abs=0.1)
 
 
 def test_zeros_of_all_blocks_count_alike():

@@ -55,6 +55,11 @@ CASES = {
         [stats.beta(0.6, 3.0).logpdf, stats.beta(4.0, 1.2).logpdf],
         np.array([1e-12, 0.01, 0.3, 0.5, 0.9, 1 - 1e-9]),
     ),
+    "beta, with shapes above eight": Case(
+        bc.BetaPrior(alpha0=9.0, beta0=2.0, alpha1=3.0, beta1=40.0),
+        [stats.beta(9.0, 2.0).logpdf, stats.beta(3.0, 40.0).logpdf],
+        np.array([1e-4, 0.01, 0.3, 0.5, 0.9]),
+    ),
     "multivariate": Case(
         bc.MultivariateGaussianPrior(mu0=[-1.0, 0.5], mu1=[1.0, 0.2], cov=COV),
         [
@@ -249,7 +254,7 @@ def moments_of(name: str, y: int, params: dict[str, Any]) -> tuple[Any, Any]:
         return params[f"mu{y}"], params["sigma"] ** 2
     if name == "unequal":
         return params[f"mu{y}"], params[f"sigma{y}"] ** 2
-    if name == "beta":
+    if name.startswith("beta"):
         law = stats.beta(params[f"alpha{y}"], params[f"beta{y}"])
         return law.mean(), law.var()
     if name == "dirichlet":
@@ -362,7 +367,7 @@ def independent_shapes() -> None:
 
 def joint_and_independent(name: str) -> tuple[Any, Any]:
     """Return a joint prior and the equivalent independent priors."""
-    if name == "beta":
+    if name.startswith("beta"):
         return bc.BetaPrior(model=independent_shapes), bc.BetaPrior(
             alpha0=dist.Gamma(2.0, 1.0), beta0=3.0, alpha1=2.5, beta1=dist.Gamma(2.0, 1.0)
         )

@@ -81,9 +81,14 @@ class LinearCalibrator(OnlineCalibrator, ParametricCalibrator):
         """Compute strengths (p,) of theta**2 / 2, and entries of the state about their choice."""
         return np.zeros(rows.k * (rows.k + 1) if self._by_matrix else 2 * rows.k), {}
 
-    def _start(self, rows: Rows) -> np.ndarray:
+    def _start(self, rows: Source) -> np.ndarray:
         """Compute initial parameters (p,), by default those of temperature scaling."""
-        k, more = rows.k, min(fit_inverse(rows).x, 10.0) - 1
+        sample = rows.sample
+        minimum = fit_inverse(sample)
+        if sample is not rows and minimum.value < np.log(2) * sample.weights.min():
+            # The labels of the sample are separable; those of all rows may not be.
+            minimum = fit_inverse(rows)
+        k, more = rows.k, min(minimum.x, 10.0) - 1
         if self._by_matrix:
             return (more * np.eye(k, k + 1)).ravel()
         return np.concatenate([np.zeros(k), np.full(k, more)])
@@ -109,7 +114,7 @@ class LinearCalibrator(OnlineCalibrator, ParametricCalibrator):
             none = np.zeros_like(penalty)
             minimum = Minimum(none, np.asarray(0.0), 0.0, 0, Status.CONVERGED, none)
         else:
-            minimum = softmax_fit(rows, self._design, penalty, self._start(rows.sample))
+            minimum = softmax_fit(rows, self._design, penalty, self._start(rows))
         total = rows.weight
         return {
             **state,

@@ -29,7 +29,7 @@ class StructuredCalibrator(LinearCalibrator):
 
     _keeps_missing = True
 
-    def _start(self, rows: Rows) -> np.ndarray:
+    def _start(self, rows: Source) -> np.ndarray:
         return np.zeros(rows.k * (rows.k + 1) if self._by_matrix else 2 * rows.k)
 
     def _rows_to_fit(self, rows: Source) -> tuple[Source, State]:

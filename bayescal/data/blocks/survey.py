@@ -124,6 +124,7 @@ def _look(
         "lowest": lowest[0],
         "positive": lowest[1],
         "ends": np.array([max(-low, high), low, high], float),
+        "fraction": np.asarray(fraction),
         **{f"{name}/{block.number}": value for name, value in sample.items()},
     }
 
@@ -166,6 +167,7 @@ def _join(first: Sums, second: Sums) -> Sums:
         "squares": np.sum([part["squares"] * s**2 for part, s in zip(pair, scales, strict=True)]),
         "lowest": np.minimum(first["lowest"], second["lowest"]),
         "positive": np.minimum(first["positive"], second["positive"]),
+        "fraction": np.minimum(first["fraction"], second["fraction"]),
         "ends": np.array([high[0], low[1], high[2]]),
     }
 
@@ -188,7 +190,9 @@ def _sample(sums: Sums, columns: int) -> list[np.ndarray]:
         np.concatenate([sums[f"{name}/{number}"] for number in numbers])
         for name in ("draws", "scores", "y", "weights")
     )
-    count = rows_of_sample(columns)
+    # Small blocks are drawn more densely than large ones; what they have in addition is dropped.
+    even = max(1, np.count_nonzero(draws < sums["fraction"]))
+    count = min(rows_of_sample(columns), even)
     if len(draws) <= count:
         return rest
     kept = np.sort(np.argpartition(draws, count)[:count])

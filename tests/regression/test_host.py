@@ -191,6 +191,22 @@ def test_a_part_of_many_rows_changes_nothing(kind: str) -> None:
         assert gradient @ np.linalg.solve(hessian, gradient) < 1e-10 * float(actual.value)
 
 
+def test_labels_may_have_the_period_of_a_part() -> None:
+    """Check every fifth row of another class, where a part of the rows has every fifth row."""
+    n = 90_000
+    assert n >> 14 == 5
+    x, t, w = np.zeros((n, 1)), np.ones(n), np.ones(n)
+    x[1::9000], t[::5] = 1, 0
+    priors = None, CoefficientPrior(0.0, 2.5, 1.0), CoefficientPrior(0.0, 10.0, 1.0)
+    order = np.random.default_rng(0).permutation(n)
+    fit, other = (
+        fit_single(Regression((x - x.mean())[rows], t[rows], w, 0.0, 0.0, *priors))
+        for rows in (np.arange(n), order)
+    )
+    assert int(fit.status) == int(other.status) == Status.CONVERGED
+    assert float(fit.value) == pytest.approx(float(other.value), rel=1e-12)
+
+
 def _design(rows: Rows) -> BinaryDesign[np.ndarray]:
     return BinaryDesign(np.stack([np.ones(rows.n), rows.scores]), rows.y, rows.weights)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from bayescal._core.minimization.directions import newton_step_on_host
 from bayescal._core.minimization.optimize import Minimum, QuadraticModel, Status, newton_on_host
-from bayescal._core.shapes import Float
+from bayescal._core.shapes import Float, Int
 from bayescal.regression.binary.lasso import lasso_step_on_host
 from bayescal.regression.binary.objective import (
     NOISE,
@@ -56,7 +56,7 @@ def fit_on_host(problem: Regression[np.ndarray]) -> Minimum[np.ndarray]:
     offset = offset_of(problem, unit, np)
     stride = len(problem.x) >> _ROWS_OF_PART
     if stride > 4:
-        rows = slice(None, None, stride)
+        rows = _part_of(len(problem.x), stride)
         scale = problem.weights.sum() / problem.weights[rows].sum()
         targets, weights = problem.targets[rows], problem.weights[rows] * scale
         # The part has means of its own, about which its columns may be constant.
@@ -67,6 +67,12 @@ def fit_on_host(problem: Regression[np.ndarray]) -> Minimum[np.ndarray]:
         first_step = partial(corrected_step, BinaryDesign(columns, targets, weights))
     minimum = fit_design(problem, design, unit, begin * unit, span, first_step)
     return minimum._replace(x=uncentered((minimum.x + offset) / unit, mean, np))
+
+
+def _part_of(n: int, stride: int) -> Int[np.ndarray, " part"]:
+    """Return one random row of every ``stride`` rows, since their labels may have this period."""
+    first = np.arange(0, n - stride + 1, stride)
+    return first + np.random.default_rng(0).integers(stride, size=len(first))
 
 
 def design_of(

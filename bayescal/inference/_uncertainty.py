@@ -38,6 +38,8 @@ _DrawBlock: TypeAlias = tuple[tuple[Params, jax.Array], jax.Array]
 
 _CHUNK = 256
 _BISECTIONS = 45
+#: Log odds beyond which probabilities are 0 or 1 in double precision.
+_MAX_LOG_ODDS = 750.0
 #: Effective draws of a class's average density below which the spread of draws is unreliable.
 _MIN_EFFECTIVE = 50
 
@@ -250,7 +252,9 @@ def credible_bounds(
         phi = densities.features(part, weights.dtype)
         logits = linear(natural, phi) + log_class_probs[..., None]
         if k == 2:
-            values = (logits[1] - logits[0])[None]
+            # Few draws, of next to no weight, may be so far out that halvings do not come back.
+            log_odds = jnp.clip(logits[1] - logits[0], -_MAX_LOG_ODDS, _MAX_LOG_ODDS)
+            values = log_odds[None]
         else:
             values = jax.nn.softmax(logits, axis=0)
         quantiles = jnp.stack([_quantile(values, weights, level) for level in levels])

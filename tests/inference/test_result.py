@@ -404,6 +404,19 @@ def test_intervals_are_weighted_quantiles(x64: None, integrator: str, level: flo
             assert low - 1e-10 <= actual[j] <= high + 1e-10
 
 
+def test_intervals_of_log_odds_without_bounds() -> None:
+    """Check draws of next to no weight from a long tail, whose log odds are beyond 1e13."""
+    prior = bc.BetaPrior(dist.Gamma(0.7, 0.5), 0.64, 2.58, dist.InverseGamma(0.923, 1.809))
+    data = [0.2, 0.4, 0.5, 0.3, 0.6, 0.1], [0] * 6
+    ends = [
+        bc.posterior_predict(
+            prior, data, [0.1, 0.5], integrator=integrator, class_prior=0.85
+        ).interval(0.8)
+        for integrator in ("quadrature", "montecarlo")
+    ]
+    np.testing.assert_allclose(*ends, atol=0.03)
+
+
 @pytest.mark.slow
 def test_intervals_are_nested_around_the_median(x64: None) -> None:
     result = posterior_of("quadrature").predict(POINTS)

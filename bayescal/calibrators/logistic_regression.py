@@ -207,7 +207,8 @@ class LogisticRegression(Estimator, ClassifierMixin, BaseEstimator):
             status = Status(draws.status)
             self.state_ |= keep_draws(self, draws)
         self._forget_report()
-        keep_status(self, status, _REMEDY)
+        shrunk = self.coef_prior is not None or bool(problem.strength)
+        keep_status(self, status, _REMEDY | _SHRUNK if shrunk else _REMEDY)
         return self
 
     def _settle(
@@ -377,4 +378,11 @@ _REMEDY = {
         "are kept; pass smoothing='platt', coef_prior='cauchy' or penalty='l2'"
     ),
     Status.INVALID: "the objective is not finite; check the features and the prior",
+}
+#: The remedy where a prior or a penalty makes the best coefficients finite.
+_SHRUNK = {
+    Status.UNBOUNDED: (
+        "a plane separates the labels, and the prior or penalty is too weak to determine the "
+        "coefficients, of which the last ones are kept; make it stronger, or scale the features"
+    )
 }

@@ -283,6 +283,9 @@ def test_separable_data() -> None:
     assert model.status_ == "unbounded"
     assert np.isfinite(model.coef_).all()
     assert model.predict(x).tolist() == y
+    for options in ({"coef_prior": dist.Normal(0, 1)}, {"penalty": "l2", "strength": 1e-12}):
+        with pytest.warns(ConvergenceWarning, match="the prior or penalty is too weak"):
+            bc.LogisticRegression(**options).fit(1e6 * x, y)
     for preset in PRESETS:
         if preset in ("normal", "cauchy"):
             continue

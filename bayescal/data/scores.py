@@ -280,12 +280,15 @@ def _if_absent(change: Callable[[XArray], XArray], values: XArray, logits: XArra
     return jax.lax.platform_dependent(values, cpu=branch, default=change)
 
 
-def ends_without_absent(ends: AnyArray, scores: UserData, inputs: str) -> AnyArray:
-    """Return ends (n, 2, k) of intervals that are zero where the logit is minus infinity."""
-    if inputs != "logits" or scores.ndim < 2 or ends.shape[2] != scores.shape[1]:
-        return ends
-    xp = namespace(scores)
-    return xp.where((scores == -xp.inf)[:, None, :], xp.zeros_like(ends), ends)
+def public_ends(ends: AnyArray, scores: UserData, inputs: str) -> AnyArray:
+    """Return ends (n, 2, k) of intervals, or for two classes those (n, 2) of the second.
+
+    They are zero where the logit is minus infinity.
+    """
+    if inputs == "logits" and scores.ndim == 2 and ends.shape[2] == scores.shape[1]:
+        xp = namespace(scores)
+        ends = xp.where((scores == -xp.inf)[:, None, :], xp.zeros_like(ends), ends)
+    return ends if ends.shape[2] > 2 else ends[:, :, 1]
 
 
 def check_options(scores: XArray, y: np.ndarray, weights: np.ndarray, inputs: str) -> None:

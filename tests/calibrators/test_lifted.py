@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import softmax
+from sklearn.base import clone
 
 import bayescal.calibrators as bc
+from bayescal import load, save
 from bayescal.calibrators import Calibrator
 
 Array = np.ndarray
@@ -114,10 +118,15 @@ def test_what_is_combined(kind: Any) -> None:
     for bad in (bc.KNN(), "isotonic", bc.Isotonic):
         with pytest.raises(TypeError, match="calibrator of binary scores, as Isotonic"):
             kind(bad).fit(P, Y)
-    with pytest.raises(ValueError, match=f"inference='map' within {kind.__name__}, got 'laplace'"):
-        kind(bc.Beta(inference="laplace")).fit(P, Y)
     with pytest.raises(ValueError, match="bins must be at least 1, got 0"):
         kind(bc.Histogram(0)).fit(P, Y)
+    with pytest.raises(ValueError, match="inference must be"):
+        kind(bc.Beta(inference="none")).fit(P, Y)
+
+
+def test_pairs_have_no_posterior() -> None:
+    with pytest.raises(ValueError, match="inference='map' within OneVsOne, got 'laplace'"):
+        bc.OneVsOne(bc.Beta(inference="laplace")).fit(P, Y)
 
 
 # --- one versus the rest ------------------------------------------------------------------------
@@ -133,6 +142,65 @@ def test_each_class_is_calibrated_alone(calibrator: Calibrator) -> None:
     expected /= expected.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(result.predict_proba(AT), expected, atol=1e-7)
     assert result.statuses_.tolist() == [0] * 4 and result.status_ == "converged"
+
+
+@pytest.mark.parametrize(
+    "calibrator",
+    [bc.Beta(inference="laplace", num_samples=200, random_state=0), bc.AveragedBeta()],
+)
+def test_the_other_classes_fill_the_remainder_of_an_interval(
+    calibrator: Any, tmp_path: Path
+) -> None:
+    result: Any = bc.OneVsRest(calibrator).fit(P, Y)
+    alone: list[Any] = [clone(calibrator).fit(P[:, j], Y == j) for j in range(4)]
+    g = np.stack([a.predict_proba(AT[:, j])[:, 1] for j, a in enumerate(alone)], axis=1)
+    each = np.stack([a.predict_interval(AT[:, j], 0.8) for j, a in enumerate(alone)], axis=2)
+    np.testing.assert_allclose(
+        result.predict_proba(AT), g / g.sum(axis=1, keepdims=True), atol=1e-7
+    )
+    others = (g.sum(axis=1, keepdims=True) - g) / (1 - g)  # relative to the remainder
+    expected = each / (each + others * (1 - each))
+    ends = np.stack(result.predict_interval(AT, 0.8))
+    np.testing.assert_allclose(ends, expected, atol=1e-6)
+    save(result, tmp_path / "fitted.npz")
+    for again in (load(tmp_path / "fitted.npz").predict_interval, result.as_function().interval):
+        np.testing.assert_allclose(np.stack(again(AT, 0.8)), ends, atol=1e-12)
+
+
+def test_what_has_no_posterior_within_has_no_intervals() -> None:
+    for calibrator in (None, bc.Isotonic(), bc.Temperature()):
+        assert not hasattr(bc.OneVsRest(calibrator).fit(P, Y), "predict_interval")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [60, 300])
+def test_intervals_of_three_classes_contain_the_truth(n: int) -> None:
+    rng = np.random.default_rng(n)
+    calibrator: Any = bc.OneVsRest(
+        bc.Logistic(inference="laplace", num_samples=400, random_state=0)
+    )
+    covered = []
+    for _ in range(60):
+        # Equal scores up to noise: rows of a class have one frequency, and the map is right.
+        truth = rng.dirichlet([3.0, 3.0, 3.0])
+        p = rng.dirichlet([50.0, 50.0, 50.0], size=n)
+        y = rng.choice(3, p=truth, size=n)
+        lower, upper = calibrator.fit(p, y).predict_interval([[1 / 3, 1 / 3, 1 / 3]])
+        covered.append((lower[0] <= truth) & (truth <= upper[0]))
+    assert 0.84 < np.mean(covered) < 0.96
+
+
+def test_the_interval_of_a_class_without_a_label_is_that_of_its_rate() -> None:
+    y = np.where(Y == 3, 0, Y)
+    calibrator: Any = bc.OneVsRest(bc.AveragedBeta(), classes=[0, 1, 2, 3]).fit(P, y)
+    lower, upper = calibrator.predict_interval(AT, 0.8)
+    rate = stats.gamma(1, scale=1 / (1 + P[:, 3].sum()))
+    probs = calibrator.predict_proba(AT)[:, 3]
+    others = probs / (1 - probs) / (AT[:, 3] * rate.mean() / (1 - AT[:, 3] * rate.mean()))
+    for end, level in ((lower, 0.1), (upper, 0.9)):
+        expected = AT[:, 3] * rate.ppf(level)
+        odds = others * expected / (1 - expected)
+        np.testing.assert_allclose(end[:, 3], odds / (1 + odds), rtol=1e-6)
 
 
 def test_a_class_without_a_label_keeps_a_shrunk_probability() -> None:

@@ -21,7 +21,7 @@ from bayescal.calibrators.base.table import look_up, tabulate
 from bayescal.data.checks import check_choice, check_count, check_level
 from bayescal.data.given import MEMORY, as_source
 from bayescal.data.rows import Rows, Source
-from bayescal.data.scores import ends_without_absent, transform, two_columns
+from bayescal.data.scores import public_ends, transform, two_columns
 from bayescal.inference.parameters import ParameterPosterior
 from bayescal.regression.draws import Draws
 from bayescal.regression.numpyro_models import Model
@@ -231,8 +231,7 @@ class ParametricCalibrator(Calibrator):
         """Compute the ends (m, 2) or (m, 2, k) of intervals at scores in the user's units."""
         least = state.get("least_probabilities")
         ends = self._ends(state, transform(scores, self.inputs, self.domain, least), level)
-        ends = ends_without_absent(ends, scores, self.inputs)
-        return ends if ends.shape[2] > 2 else ends[:, :, 1]
+        return public_ends(ends, scores, self.inputs)
 
     def predict_interval(
         self, scores: ArrayLike, level: float = 0.9
@@ -261,8 +260,7 @@ class ParametricCalibrator(Calibrator):
         rows = self._new_rows(scores)
         with np.errstate(over="ignore", under="ignore"):
             ends = self._ends(state, self._converted(rows), level)
-        ends = ends_without_absent(ends, rows, self.inputs)
-        lower, upper = np.moveaxis(ends if ends.shape[2] > 2 else ends[:, :, 1], 1, 0)
+        lower, upper = np.moveaxis(public_ends(ends, rows, self.inputs), 1, 0)
         return lower, upper
 
 

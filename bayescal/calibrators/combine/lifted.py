@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,6 +21,8 @@ class BinaryReduction(Calibrator):
 
     statuses_: np.ndarray = field(init=False)
 
+    #: Whether the binary calibrator may have a posterior.
+    _takes_posteriors: ClassVar[bool] = False
     _domain = "log_probabilities"
 
     @property
@@ -33,13 +36,14 @@ class BinaryReduction(Calibrator):
                 "calibrator must be a calibrator of binary scores, as Isotonic(), or of logits, as "
                 f"Temperature(), got {binary!r}"
             )
+        binary._check_inputs()
+        binary._check_options()
         inference = getattr(binary, "inference", "map")
-        if inference != "map":
+        if inference != "map" and not self._takes_posteriors:
             raise ValueError(
                 f"calibrator must have inference='map' within {type(self).__name__}, "
                 f"got {inference!r}"
             )
-        binary._check_options()
 
     @property
     def sources(self) -> frozenset[str]:

@@ -104,6 +104,7 @@ def compare(library: str) -> None:
         bc.Vector(inputs="logits", **laplace),  # type: ignore[arg-type]
         bc.Auto(inputs="logits"),
         bc.OneVsRest(bc.Isotonic(), inputs="logits"),
+        bc.OneVsRest(bc.Beta(**laplace), inputs="logits"),  # type: ignore[arg-type]
         bc.CalibratedClassifier(GaussianNB(), calibrator=bc.Temperature()),
     ):
         expected = clone(estimator).fit(z, y)
@@ -114,7 +115,7 @@ def compare(library: str) -> None:
             assert all(array_api_compat.array_namespace(a) == same for a in (probs, most))
             np.testing.assert_allclose(np.asarray(probs), expected.predict_proba(z), atol=tolerance)
             np.testing.assert_array_equal(np.asarray(most), expected.predict(z))
-            if isinstance(result, bc.Vector):
+            if isinstance(result, bc.Vector | bc.OneVsRest) and hasattr(result, "predict_interval"):
                 ends = result.predict_interval(make(z), 0.8), expected.predict_interval(z, 0.8)
                 for one, other in zip(*ends, strict=True):
                     assert array_api_compat.array_namespace(one) == same

@@ -169,7 +169,12 @@ def combined_calibrators() -> list[Any]:
 
 @pytest.mark.parametrize(
     "calibrator",
-    [*combined_calibrators(), bc.OneVsOne(bc.Histogram()), bc.OneVsRest(bc.VennAbers())],
+    [
+        *combined_calibrators(),
+        bc.OneVsOne(bc.Histogram()),
+        bc.OneVsRest(bc.VennAbers()),
+        bc.OneVsRest(bc.Beta(inference="laplace", num_samples=200)),
+    ],
     ids=str,
 )
 def test_combinations_and_missing_classes(calibrator: Any) -> None:
@@ -183,6 +188,10 @@ def test_combinations_and_missing_classes(calibrator: Any) -> None:
         expected[1] = at[1, 0] = np.nan
         strict = f(array_api_strict.asarray(at))
         np.testing.assert_allclose(np.asarray(strict), expected, atol=1e-12)
+        if f.has_interval:
+            ends = f.interval(array_api_strict.asarray(new), 0.8)
+            for one, other in zip(ends, fitted.predict_interval(new, 0.8), strict=True):
+                np.testing.assert_allclose(np.asarray(one), other, atol=1e-12)
         with float64():
             result = np.asarray(jax.jit(f)(jnp.asarray(at)))
         np.testing.assert_allclose(result, expected, atol=1e-12)

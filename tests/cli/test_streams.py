@@ -348,6 +348,17 @@ def test_what_only_the_slower_reader_takes(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("in_blocks")
+def test_a_separator_that_arrow_does_not_take(tmp_path: Path) -> None:
+    columns = make_columns()
+    rows = zip(columns["p"].tolist(), columns["truth"].tolist(), strict=True)
+    file, model = tmp_path / "cal.csv", tmp_path / "m.npz"
+    file.write_text("p§truth\n" + "".join(f"{p}§{y}\n" for p, y in rows), "utf-8")
+    fit(file, model, "Beta", "--columns", "p", "--sep", "§")
+    expected = bc.Beta().fit(columns["p"], columns["truth"]).predict_proba([0.3])
+    np.testing.assert_allclose(load(model).predict_proba([[0.3]]), expected, atol=1e-9)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -126,8 +126,8 @@ class CsvFile(RowFile):
             )
         self.large = table is None
         self.head = next(self._stream()) if table is None else table
-        # Arrow parses JSON objects differently.
-        self.fast = not self.head.objects
+        # Arrow parses JSON objects differently, and takes only separators of ASCII.
+        self.fast = not self.head.objects and form.between(path).isascii()
 
     def rows(self, wanted: Wanted, show: Show = ignore) -> Iterator[StreamedRows]:
         label, scores, weights, option, missing = wanted

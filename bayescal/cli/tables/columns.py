@@ -56,7 +56,7 @@ def choose_models(
 ) -> list[ModelColumns]:
     """Return the named models, or the only one possible beside labels and ``others``."""
     if given:
-        return parse_models(given, classes, option)
+        return parse_models(table, given, classes, option)
     used = [name.strip() for name in (label, *others) if name is not None]
     model, left_out = find_columns(table, used, classes, option)
     if left_out:
@@ -89,14 +89,14 @@ def choose_label_model(
 ) -> ModelColumns:
     """Return the model whose columns are the probabilities of several labels, in their order."""
     if given:
-        name, equals, listed = given[0].partition("=")
-        columns = split_names(listed if equals else given[0], option)
+        name, columns = split_model(table, given[0], option)
         if len(columns) != len(labels):
             raise CommandError(
                 f"{option} {given[0]!r} must name {len(labels)} columns, as there are "
                 f"{len(labels)} labels, {enumerate_names(labels)}; got {len(columns)}"
             )
-        return ModelColumns(name if equals else "model", _like_labels(columns, labels) or columns)
+        name = "model" if name is None else name
+        return ModelColumns(name, _like_labels(columns, labels) or columns)
     used = {name.strip() for name in (*labels, *others) if name is not None}
     names = [column.strip() for column in table.header]
     columns = [
@@ -179,19 +179,35 @@ def find_classes(
     return order, {text: code[value] for text, value in values.items()}
 
 
-def parse_models(models: Sequence[str], classes: Sequence[str], option: str) -> list[ModelColumns]:
-    """Parse the entries ``NAME=COLUMN,...`` of an option; the name may be omitted."""
+def split_model(table: FileTable, entry: str, option: str) -> tuple[str | None, list[str]]:
+    """Split ``NAME=COLUMN,...`` into name and columns; the name may be omitted, and is then None.
+
+    Names of columns may contain equals signs.
+    """
+    name, equals, listed = entry.partition("=")
+    columns = split_names(listed if equals else entry, option)
+    known = {column.strip() for column in table.header}
+    if equals and not known.issuperset(columns):
+        whole = split_names(entry, option)
+        if known.issuperset(whole):
+            return None, whole
+    return name.strip() if equals else None, columns
+
+
+def parse_models(
+    table: FileTable, models: Sequence[str], classes: Sequence[str], option: str
+) -> list[ModelColumns]:
+    """Parse the entries of an option that names the columns of models."""
     models_found = []
     for entry in models:
-        name, equals, listed = entry.partition("=")
-        columns = split_names(listed if equals else entry, option)
+        name, columns = split_model(table, entry, option)
         if len(columns) not in ({1, 2} if len(classes) == 2 else {len(classes)}):
             number = "one column or two" if len(classes) == 2 else f"{len(classes)} columns"
             raise CommandError(
                 f"{option} {entry!r} must name {number}, as there are {len(classes)} classes, "
                 f"{enumerate_names(classes)}; got {len(columns)}{_doubt(classes)}"
             )
-        models_found.append(ModelColumns(name.strip() if equals else ", ".join(columns), columns))
+        models_found.append(ModelColumns(", ".join(columns) if name is None else name, columns))
     names = [model.name for model in models_found]
     if "" in names or len(set(names)) < len(names):
         raise CommandError(f"{option} must have names that differ, got {enumerate_names(names)}")

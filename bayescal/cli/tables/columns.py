@@ -151,12 +151,17 @@ def empty_label(table: FileTable, name: str, row: int) -> str:
 
 
 def find_classes(
-    path: Path, name: str, cells: Collection[str], classes: str | Sequence[str] | None
+    path: Path,
+    name: str,
+    cells: Collection[str],
+    classes: str | Sequence[str] | None,
+    decimal: str = ".",
 ) -> tuple[list[str], dict[str, int]]:
     """Return the names of the classes, and the code of each text in a column of labels."""
     listed = split_names(classes, "--classes") if isinstance(classes, str) else classes
     texts = {*cells, *(listed or [])}
-    numbers = {text: value for text in texts if (value := _exact(text)) is not None}
+    exact = {text: _exact(text.replace(decimal, ".")) for text in texts}
+    numbers = {text: value for text, value in exact.items() if value is not None}
     numeric = len(numbers) == len(texts)
     values = {text: _plain(numbers[text]) if numeric else text for text in texts}
     labels = sorted({values[cell] for cell in cells}, key=Decimal if numeric else None)

@@ -69,7 +69,8 @@ class LabeledFile:
         """
         source, label, others = self.source, self.label, self._others()
         texts = self._read(self._labels)
-        self.classes, self._code = find_classes(source.path, label, texts, classes)
+        found = find_classes(source.path, label, texts, classes, source.form.decimal)
+        self.classes, self._code = found
         given = source.head, columns, label, others, self.classes
         models = [*first]
         if columns or not models:
@@ -243,14 +244,18 @@ class Judged(LabeledFile):
     def _outcomes_of(self, label: str) -> np.ndarray:
         """Read a column of zeros and ones (n,)."""
         source, parts = self.source, []
+
+        def outcome(text: str) -> int | None:
+            return _OUTCOMES.get(text.lower().replace(source.form.decimal, "."))
+
         for rows in self._rows_of(label, []):
-            strange = [t for t in self._used(rows, label) if t.lower() not in _OUTCOMES]
+            strange = [text for text in self._used(rows, label) if outcome(text) is None]
             if strange:
                 raise CommandError(
                     f"{source.path}: column {shorten(label)!r} must hold zeros and ones, as one of "
                     f"several labels (--label), got {shorten(strange[0])!r}"
                 )
-            codes = np.array([_OUTCOMES.get(t.lower(), 0) for t in rows.labels], dtype=np.int8)
+            codes = np.array([outcome(text) or 0 for text in rows.labels], dtype=np.int8)
             parts.append(codes[rows.label_index])
         return np.concatenate(parts)
 

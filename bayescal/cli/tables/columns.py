@@ -21,7 +21,7 @@ from bayescal.data.tolerances import RANGE_TOLERANCE, SUM_TOLERANCE
 #: How to name the columns, by option.
 ADVICE = {
     "--model": "pass --model NAME=COLUMN for the probability of the second class, or "
-    "--model NAME=COLUMN,COLUMN,... with a column for each class; again for each further model",
+    "--model NAME=COLUMN,COLUMN,... with a column for each class",
     "--columns": "pass --columns COLUMN for the score of the second class, or --columns "
     "COLUMN,COLUMN,... with a column for each class",
 }
@@ -270,14 +270,14 @@ def as_probabilities(
     model: ModelColumns,
     classes: Sequence[str],
     inputs: str,
-    normalize: bool,
+    normalize: bool | None,
     wrong: Wrong,
     several: bool = False,
 ) -> np.ndarray:
     """Convert columns (n, c) to probabilities (n,) or (n, k) in the order of the classes.
 
-    If ``several`` labels may apply, rows need not add up to one. ``wrong`` makes an error from the
-    index of a row, the problem and the remedy.
+    If ``several`` labels may apply, rows need not add up to one. ``normalize`` is None if there is
+    no such option. ``wrong`` makes an error from the index of a row, the problem and the remedy.
     """
     order = model.ordered(classes)
     if model.calibrate is not None:
@@ -298,12 +298,12 @@ def as_probabilities(
         return values / sums[:, None]
     off = np.flatnonzero(np.abs(sums - 1) > SUM_TOLERANCE)
     if off.size:
-        i = int(off[0])
+        i, remedy = int(off[0]), "write more digits" if normalize is None else "pass --normalize"
         raise wrong(
             i,
             f"the probabilities of model {shorten(model.name)!r} must add up to one, got "
             f"{sums[i]:g}",
-            "where they were rounded, pass --normalize",
+            f"where they were rounded, {remedy}",
         )
     return values
 

@@ -297,7 +297,7 @@ class Judged(LabeledFile):
         """
 
         def once() -> None:
-            blocks = self._rows(model, model.columns, inputs, False)
+            blocks = self._rows(model, model.columns, inputs, None)
             if self.groups is None:
                 use(blocks, None)
             else:
@@ -321,7 +321,7 @@ class Judged(LabeledFile):
         return texts[np.concatenate(self._kept)]
 
     def _rows(
-        self, model: ModelColumns, names: list[str], inputs: str, normalize: bool
+        self, model: ModelColumns, names: list[str], inputs: str, normalize: bool | None
     ) -> Iterator[Read]:
         order = model.ordered(self.classes)
         # All columns are read only if they determine which rows are omitted.
@@ -330,7 +330,12 @@ class Judged(LabeledFile):
         return self._known(self._all_rows(model, read, index, inputs, normalize))
 
     def _all_rows(
-        self, model: ModelColumns, names: list[str], order: list[int], inputs: str, normalize: bool
+        self,
+        model: ModelColumns,
+        names: list[str],
+        order: list[int],
+        inputs: str,
+        normalize: bool | None,
     ) -> Iterator[tuple[np.ndarray, Read]]:
         outcomes, label, first = self._outcomes, self.label, 0
         several = outcomes is not None

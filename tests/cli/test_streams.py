@@ -259,6 +259,7 @@ GOOD = "".join(f"0.{1 + i % 8},{'ab'[i % 2]},\n" for i in range(500))
         ("p,truth,x\n" + GOOD + "0.5, ,\n" + GOOD, []),
         ("p,truth,x\n" + GOOD + "0.5,a\n" + GOOD, []),
         ("p,truth,x\n" + GOOD + '0.5,a,"\n' + GOOD, []),
+        ("p,truth,x\n" + GOOD + '0.5,a,"open\n' + GOOD + '0.5,a,"open\n' + GOOD, []),
         ("p,truth,x\n\n" + GOOD + "1e999,a,\n", []),
         ('"p",truth,"x\ny"\n\n' + GOOD + '\n0.5,b,"two\nlines"\n-1x,a,\n', []),
         ("p,truth,x\n" + GOOD, ["--classes", "a,c"]),

@@ -167,13 +167,12 @@ class CsvFile(RowFile):
         total = self.path.stat().st_size
         try:
             with self.path.open("rb") as file:
-                checked = _Checked(unpacked(self.path, file))
+                sep = self.form.between(self.path)
+                checked = _Checked(unpacked(self.path, file), sep)
                 reader = csv.open_csv(
                     checked,
                     csv.ReadOptions(block_size=BYTES, encoding=self.form.encoding or "utf8"),
-                    csv.ParseOptions(
-                        delimiter=self.form.between(self.path), newlines_in_values=True
-                    ),
+                    csv.ParseOptions(delimiter=sep, newlines_in_values=True),
                     csv.ConvertOptions(
                         include_columns=list(types),
                         column_types=types,
@@ -191,25 +190,45 @@ class CsvFile(RowFile):
                         yield StreamedRows(
                             labels, label_index, self.stack(read, len(label_index)), weight
                         )
-                if checked.quotes % 2 or checked.zeros:
+                if checked.strange:
                     raise UnreadableError
         except (arrow.ArrowException, OSError, EOFError, zlib.error) as error:
             raise UnreadableError from error
 
 
 class _Checked(io.RawIOBase):
-    """A stream that detects what Arrow accepts as text: unmatched quotes and zero bytes."""
+    """A stream that detects what Arrow accepts as text: zero bytes, unmatched quotes, and text
+    between the end of a quoted cell and the next separator, which may hide the ends of rows.
+    """
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream, self.quotes, self.zeros = stream, 0, False
+    def __init__(self, stream: Stream, sep: str) -> None:
+        self._stream, self._quotes, self._strange = stream, 0, False
+        #: Which bytes may come after a quote that ends a cell.
+        self._after = np.zeros(256, bool)
+        self._after[[*b'"\r\n', ord(sep)]] = True
+        #: Whether the last byte is such a quote.
+        self._ended = False
+
+    @property
+    def strange(self) -> bool:
+        """Whether there was anything of this in what was read."""
+        return self._strange or self._quotes % 2 == 1
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
         content = self._stream.read(size)
-        self.quotes += content.count(b'"')
-        self.zeros |= b"\0" in content
+        codes = np.frombuffer(content, np.uint8)
+        quotes = np.flatnonzero(codes == ord('"'))
+        # Every second quote ends a cell, or is followed by one that it escapes.
+        after = quotes[1 - self._quotes % 2 :: 2] + 1
+        if self._ended:
+            after = np.append(0, after)
+        self._ended = len(after) > 0 and bool(after[-1] == len(codes))
+        following = codes[after[: len(after) - self._ended]]
+        self._strange |= b"\0" in content or not self._after[following].all()
+        self._quotes += len(quotes)
         return content
 
 

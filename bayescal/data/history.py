@@ -22,6 +22,9 @@ _EXACT, _WIDEST = -2000, 1024
 _INDEX_BITS = 60
 #: Cells whose weight is below this proportion of all are forgotten.
 _NEGLIGIBLE = 1e-12
+#: Bound on rounding errors of log probabilities, whose complements may be in single precision.
+#: Positive probabilities are at least twice as large as the replacement of zeros.
+_ROUNDING = 1e-3
 #: Seed of the factors, and the factor, by which the indices of a cell become one number.
 _SEED, _MIXER = 20_261_126, np.uint64(0xBF58476D1CE4E5B9)
 
@@ -238,7 +241,7 @@ def _mark_zeros(scores: np.ndarray, least: np.ndarray) -> tuple[np.ndarray, np.n
 
     Also returns the smallest positive probability of each class (k,).
     """
-    low, high = np.log(least) + 1e-9, -np.log(least[0]) - 1e-9
+    low, high = np.log(least) + _ROUNDING, -np.log(least[0]) - _ROUNDING
     # What is at the floor may be positive.
     floor = np.where(least <= FLOOR, FLOOR, np.inf)
     if scores.shape[1] == 1:

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -340,6 +341,11 @@ def test_decimal_commas_of_other_files(tmp_path: Path) -> None:
     actual = pd.read_csv(out, sep=";", decimal=",")
     np.testing.assert_array_equal(actual["p"], data["p"])
     assert actual["calibrated_wéi"].dtype == float
+    exact = data.assign(p=[Decimal(f"{p:.6f}") for p in data["p"]])
+    exact.to_parquet(file)
+    run("apply", model, file, "--out", out, "--sep", ";", "--decimal", ",")
+    actual = pd.read_csv(out, sep=";", decimal=",")
+    np.testing.assert_array_equal(actual["p"], exact["p"].astype(float))
     text = data.assign(p=data["p"].map(repr).str.replace(".", ","))
     text.to_parquet(file)
     expected = bc.metrics.log_loss(data["p"].to_numpy(), data["truth"].to_numpy())

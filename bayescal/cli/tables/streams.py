@@ -7,6 +7,7 @@ import io
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -324,7 +325,8 @@ class ParquetFile(RowFile):
     def _cell(self, value: object) -> str:
         if isinstance(value, float):
             return self.form.print(value)
-        return "" if value is None else str(value)
+        text = "" if value is None else str(value)
+        return text.replace(".", self.form.decimal) if isinstance(value, Decimal) else text
 
     def _named(self, name: str, option: str) -> str:
         return self.head.header[find_column(self.head, name, option)]

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 from typer.testing import CliRunner
 
 import bayescal as bc
@@ -228,6 +229,32 @@ def test_what_is_wrong_with_probabilities_is_said(tmp_path: Path, form: str) -> 
     for more, message in (([], "got 1.5 in row 701"), (["--weights", "w"], "got -1 in row 651")):
         stderr = CliRunner().invoke(app, [*line, *more]).stderr
         assert message in stderr and stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_rows_that_do_not_add_up_are_named(
+    tmp_path: Path, form: str, large: bool, request: pytest.FixtureRequest
+) -> None:
+    if large:
+        request.getfixturevalue("in_blocks")
+    columns = make_columns(3)
+    names = [name for name in columns if name.startswith("z_")]
+    probs = softmax(np.stack([columns[name] for name in names], axis=1), axis=1)
+    probs[700] *= 0.9
+    columns = {**dict(zip(names, probs.T, strict=True)), "truth": columns["truth"]}
+    file, model = write(tmp_path / f"cal.{form}", columns), str(tmp_path / "m.npz")
+    line = ["fit", str(file), "--label", "truth", "--method", "Temperature", "--out", model]
+    check_error(line, "the probabilities must add up to one, got 0.9 in row 701")
+    # Rows of weight zero may hold anything.
+    probs[700] = 2
+    weights = np.ones(N)
+    weights[700] = 0
+    columns |= {**dict(zip(names, probs.T, strict=True)), "w": weights}
+    write(file, columns)
+    run(*line, "--weights", "w")
+    others = np.arange(N) != 700
+    expected = bc.Temperature().fit(probs[others], columns["truth"][others])
+    assert load(Path(model)).temperature_ == pytest.approx(expected.temperature_, rel=1e-6)
 
 
 @pytest.mark.usefixtures("in_blocks")

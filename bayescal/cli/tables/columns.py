@@ -15,6 +15,7 @@ from bayescal._core.display.tables import shorten
 from bayescal.cli._errors import CommandError, say
 from bayescal.cli.tables.cells import describe_text, enumerate_names, find_column, is_number
 from bayescal.cli.tables.files import FileTable, advise_sep
+from bayescal.data.checks import precision
 from bayescal.data.label_names import by_affixes
 from bayescal.data.tolerances import RANGE_TOLERANCE, SUM_TOLERANCE
 
@@ -293,18 +294,13 @@ def as_probabilities(
         return values
     if len(order) == 1:
         return values[:, 0]
-    sums = values.sum(axis=1, dtype=float)
-    if normalize and not (sums <= 0).any():
-        return values / sums[:, None]
-    off = np.flatnonzero(np.abs(sums - 1) > SUM_TOLERANCE)
-    if off.size:
-        i, remedy = int(off[0]), "write more digits" if normalize is None else "pass --normalize"
-        raise wrong(
-            i,
-            f"the probabilities of model {shorten(model.name)!r} must add up to one, got "
-            f"{sums[i]:g}",
-            f"where they were rounded, {remedy}",
-        )
+    if normalize:
+        sums = values.sum(axis=1, dtype=float)
+        if not (sums <= 0).any():
+            return values / sums[:, None]
+    remedy = "write more digits" if normalize is None else "pass --normalize"
+    owner = f" of model {shorten(model.name)!r}"
+    check_sums(values, wrong, owner, f"where they were rounded, {remedy}")
     return values
 
 
@@ -328,6 +324,16 @@ def check_probabilities(
             f"for {likely} pass --inputs {likely.removesuffix('ages')}, and if the column is "
             f"something else, {ADVICE[option]}",
         )
+
+
+def check_sums(values: np.ndarray, wrong: Wrong, owner: str, remedy: str) -> None:
+    """Raise if rows (n, k) of probabilities do not add up to one; ``owner`` is their model."""
+    sums = values.sum(axis=1, dtype=float)
+    tolerance = max(SUM_TOLERANCE, values.shape[1] * precision(values.dtype))
+    off = np.flatnonzero(np.abs(sums - 1) > tolerance)
+    if off.size:
+        i = int(off[0])
+        raise wrong(i, f"the probabilities{owner} must add up to one, got {sums[i]:g}", remedy)
 
 
 def split_names(text: str, option: str) -> list[str]:

@@ -17,6 +17,7 @@ from bayescal.cli.tables.columns import (
     ModelColumns,
     as_probabilities,
     check_probabilities,
+    check_sums,
     choose_label_model,
     choose_models,
     empty_label,
@@ -221,8 +222,13 @@ class Training(LabeledFile):
         classes = np.asarray(self.classes)
         for rows in self._rows_of(self.label, self.names):
             if getattr(calibrator, "inputs", None) == "probs":
-                wrong = partial(self._wrong, rows)
-                check_probabilities(rows.scores, self.names, wrong, "", self._option)
+                wrong, scores = partial(self._wrong, rows), rows.scores
+                if rows.weights is not None:
+                    # Rows of weight zero may hold anything.
+                    scores = np.where(rows.weights[:, None] == 0, np.nan, scores)
+                check_probabilities(scores, self.names, wrong, "", self._option)
+                if len(self.names) > 1:
+                    check_sums(scores, wrong, "", "for logits pass --inputs logits")
             yield rows.scores, (rows.scores, classes[self._codes(rows)], rows.weights)
 
 

@@ -294,6 +294,7 @@ GOOD = "".join(f"0.{1 + i % 8},{'ab'[i % 2]},\n" for i in range(500))
         ("p,truth,x\n" + GOOD, ["--columns", "q"]),
         ("p,truth,x\n" + GOOD, ["--columns", "truth"]),
         ("p,truth,x\n" + GOOD, ["--weights", "x"]),
+        ("p,truth,x\n" + GOOD.replace(",\n", ",1\n") + "0.5,a,-1\n", ["--weights", "x"]),
         ("p,truth,truth\n" + GOOD, []),
         ("p,truth,x\n" + GOOD + "0.5,\0,\n", []),
         ("p,truth,x\n", []),

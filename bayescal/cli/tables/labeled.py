@@ -117,9 +117,16 @@ class LabeledFile:
         self, label: str, scores: Sequence[str], show: Callable[[int, int], None] = ignore
     ) -> Iterator[StreamedRows]:
         """Read rows with weights, if there are any; those of weight zero may lack a label."""
-        weights = self.weights
-        wanted = Wanted(label, scores, weights, self._option, weights is not None)
-        return self.source.rows(wanted, show)
+        name = self.weights
+        wanted = Wanted(label, scores, name, self._option, name is not None)
+        for rows in self.source.rows(wanted, show):
+            weights = rows.weights
+            if weights is not None and name is not None and (weights < 0).any():
+                if rows.where is None:
+                    raise UnreadableError
+                what = "weights that are not negative"
+                check_values(rows.where, name, weights, weights >= 0, what)
+            yield rows
 
     def _used(self, rows: StreamedRows, label: str) -> list[str]:
         """Return the texts of labels of rows that have a weight, none of which may be empty."""
@@ -347,17 +354,10 @@ class Judged(LabeledFile):
         several = outcomes is not None
         label = self.classes[0] if several else label
         for rows in self._rows_of(label, names):
-            weight, wrong = rows.weights, partial(self._wrong, rows)
-            if weight is not None and self.weights is not None and (weight < 0).any():
-                if rows.where is None:
-                    raise UnreadableError
-                check_values(
-                    rows.where, self.weights, weight, weight >= 0, "weights that are not negative"
-                )
-            scores = rows.scores[:, order]
+            wrong, scores = partial(self._wrong, rows), rows.scores[:, order]
             how = inputs, normalize, wrong, several
             probs = as_probabilities(scores, model, self.classes, *how)
             end = first + len(scores)
             y = self._codes(rows) if outcomes is None else outcomes[first:end].astype(np.int64)
-            yield rows.scores, (probs, y, weight)
+            yield rows.scores, (probs, y, rows.weights)
             first = end

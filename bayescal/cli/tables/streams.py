@@ -198,8 +198,10 @@ class CsvFile(RowFile):
 
 
 class _Checked(io.RawIOBase):
-    """A stream that detects what Arrow accepts as text: zero bytes, unmatched quotes, and text
-    between the end of a quoted cell and the next separator, which may hide the ends of rows.
+    """A stream that detects what Arrow accepts as text: zero bytes and strange quotes.
+
+    Quotes are strange if their number is odd, or if text stands between the end of a quoted cell
+    and the next separator. Arrow then takes the rows between two such quotes for one cell.
     """
 
     def __init__(self, stream: Stream, sep: str) -> None:
@@ -212,7 +214,7 @@ class _Checked(io.RawIOBase):
 
     @property
     def strange(self) -> bool:
-        """Whether there was anything of this in what was read."""
+        """Whether there were zero bytes or strange quotes in what was read."""
         return self._strange or self._quotes % 2 == 1
 
     def readable(self) -> bool:

@@ -22,6 +22,9 @@ _EXACT, _WIDEST = -2000, 1024
 _INDEX_BITS = 60
 #: Cells whose weight is below this proportion of all are forgotten.
 _NEGLIGIBLE = 1e-12
+#: Bound on rounding errors of log probabilities, whose complements may be in single precision.
+#: Positive probabilities are at least twice as large as the replacement of zeros.
+_ROUNDING = 1e-3
 #: Seed of the factors, and the factor, by which the indices of a cell become one number.
 _SEED, _MIXER = 20_261_126, np.uint64(0xBF58476D1CE4E5B9)
 
@@ -238,23 +241,24 @@ def _mark_zeros(scores: np.ndarray, least: np.ndarray) -> tuple[np.ndarray, np.n
 
     Also returns the smallest positive probability of each class (k,).
     """
-    low, high = np.log(least) + 1e-9, -np.log(least[0]) - 1e-9
-    # What is at the floor may be positive.
-    floor = np.where(least <= FLOOR, FLOOR, np.inf)
+    low, high = np.log(least) + _ROUNDING, -np.log(least[0]) - _ROUNDING
     if scores.shape[1] == 1:
         z = scores[:, 0]
-        z = np.where(z <= low[1], -np.inf, np.where(z >= high, np.inf, z))
-        inside = z[np.isfinite(z)]
+        marked = np.where(z <= low[1], -np.inf, np.where(z >= high, np.inf, z))[:, None]
+        inside = marked[np.isfinite(marked)]
         ends = np.array([-inside.max(initial=-np.inf), inside.min(initial=np.inf)])
-        at_ends = np.array([np.isposinf(z).any(), np.isneginf(z).any()])
-        return z[:, None], np.where(at_ends, floor, 1).clip(max=sigmoid(np.minimum(ends, 700.0)))
-    zeros = scores <= low
-    if not zeros.any():
-        return scores, np.exp(scores.min(axis=0))
-    marked = np.where(zeros, -np.inf, scores)
-    # Logarithms of normalized probabilities contain the replacements of zeros.
-    total = np.logaddexp.reduce(marked, axis=1, keepdims=True)
-    marked = marked - total
-    inside = np.where(zeros, np.inf, marked)
-    smallest = np.exp(np.minimum(inside.min(axis=0), 0.0))
-    return marked, np.where(zeros.any(axis=0), floor, 1).clip(max=smallest)
+        smallest = sigmoid(np.minimum(ends, 700.0))
+        zeros = np.column_stack([np.isposinf(marked), np.isneginf(marked)])
+    else:
+        zeros = scores <= low
+        marked = np.where(zeros, -np.inf, scores)
+        if zeros.any():
+            # Logarithms of normalized probabilities contain the replacements of zeros.
+            marked -= np.logaddexp.reduce(marked, axis=1, keepdims=True)
+        smallest = np.exp(np.minimum(marked.min(axis=0, where=~zeros, initial=np.inf), 0.0))
+    if least[0] > FLOOR:
+        # Rounding errors of zero may be above what replaces zeros: only the latter says what is
+        # positive.
+        return marked, 2 * least
+    # What is at the floor may be positive.
+    return marked, np.where(zeros.any(axis=0), FLOOR, smallest)

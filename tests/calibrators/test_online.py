@@ -116,6 +116,16 @@ def test_probabilities_below_the_floor_and_of_one() -> None:
         np.testing.assert_allclose(parts, whole, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", [bc.Logistic, bc.Beta, bc.Quadratic, bc.AveragedBeta])
+def test_single_precision_just_below_one(kind: Any) -> None:
+    p, y = binary_rows(400)
+    scores = p.astype(np.float32)
+    scores[::9] = 1 - np.float32(2**-24) * (np.arange(45) % 4)
+    whole = kind().fit(scores, y).predict_proba(scores)
+    parts = learn_in_batches(kind(), scores, y, 70).predict_proba(scores)
+    np.testing.assert_allclose(parts, whole, atol=1e-7)
+
+
 def test_cells_do_not_depend_on_the_batches() -> None:
     p, y = binary_rows(20_000)
     histories = [

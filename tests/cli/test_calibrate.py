@@ -109,6 +109,19 @@ def test_several_classes_go_by_name(tmp_path: Path) -> None:
     np.testing.assert_allclose(actual, expected, rtol=1e-9)
 
 
+@pytest.mark.parametrize("columns", ["P(y=1)", "P(y=0),P(y=1)", "name=P(y=1)"])
+def test_names_of_columns_may_have_equals_signs(
+    binary: tuple[Path, Array, Array], tmp_path: Path, columns: str
+) -> None:
+    _, p, y = binary
+    file = write(tmp_path / "equals.csv", ["P(y=0)", "P(y=1)", "y"], 1 - p, p, y)
+    out = tmp_path / "m.npz"
+    line = ["fit", str(file), "--label", "y", "--columns", columns, "--method", "Temperature"]
+    result = CliRunner().invoke(app, [*line, "--out", str(out)])
+    assert result.exit_code == 0, result.stderr
+    assert bc.load(out).temperature_ == pytest.approx(bc.Temperature().fit(p, y).temperature_)
+
+
 def test_methods_have_names_in_any_case(binary: tuple[Path, Array, Array], tmp_path: Path) -> None:
     file, p, y = binary
     for name, calibrator in (("venn_abers", bc.VennAbers()), ("SIGMOID", bc.Logistic("platt"))):

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -318,6 +319,19 @@ def test_decimal_commas(tmp_path: Path, reader: str, sep: str) -> None:
     check_error("for decimal points leave out --decimal", "evaluate", file, "--model", "p", *line)
 
 
+@pytest.mark.parametrize("reader", ["at once", "Arrow", "Python"], indirect=True)
+def test_labels_with_decimal_commas(tmp_path: Path, reader: str) -> None:
+    """Check that numbers of labels, not their texts, order the classes."""
+    data = make_frame()
+    p, y = data["p"].to_numpy(), np.where(data["truth"] == "wéi", 10.0, 9.5)
+    file, model = tmp_path / "in.csv", tmp_path / "m.safetensors"
+    pd.DataFrame({"p": p, "y": y}).to_csv(file, sep=";", decimal=",", index=False)
+    line = [file, "--label", "y", "--sep", ";", "--decimal", ","]
+    assert loss(*line) == pytest.approx(bc.metrics.log_loss(p, y == 10), rel=1e-9)
+    run("fit", *line, "--method", "beta", "--out", model)
+    assert bc.load(model).classes_.tolist() == ["9.5", "10"]
+
+
 def test_decimal_commas_of_other_files(tmp_path: Path) -> None:
     data = make_frame()
     data.to_parquet(file := tmp_path / "in.parquet")
@@ -327,6 +341,11 @@ def test_decimal_commas_of_other_files(tmp_path: Path) -> None:
     actual = pd.read_csv(out, sep=";", decimal=",")
     np.testing.assert_array_equal(actual["p"], data["p"])
     assert actual["calibrated_wéi"].dtype == float
+    exact = data.assign(p=[Decimal(f"{p:.6f}") for p in data["p"]])
+    exact.to_parquet(file)
+    run("apply", model, file, "--out", out, "--sep", ";", "--decimal", ",")
+    actual = pd.read_csv(out, sep=";", decimal=",")
+    np.testing.assert_array_equal(actual["p"], exact["p"].astype(float))
     text = data.assign(p=data["p"].map(repr).str.replace(".", ","))
     text.to_parquet(file)
     expected = bc.metrics.log_loss(data["p"].to_numpy(), data["truth"].to_numpy())

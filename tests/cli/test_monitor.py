@@ -169,6 +169,10 @@ def test_other_settings_and_rows_are_errors(folder: Path) -> None:
     check_invalid("--alpha must be the same in all runs: it was 0.05", "--alpha", "0.1")
     check_invalid("--time must be the same in all runs: it was None", "--time", "day")
     check_invalid("--model must be the same in all runs: it was p, got w", "--model", "w")
+    # The command has no option --normalize.
+    table.assign(p=0.5, q=0.4).to_csv("sums.csv", index=False)
+    problem = "must add up to one, got 0.9 in row 1 (line 2); where they were rounded, write more"
+    check_invalid(problem, "--model", "p,q", "--state", "other.json", file="sums.csv")
     for line, problem in (
         (("--alpha", "1"), "--alpha must lie between 0 and 1, got 1"),
         (("--inputs", "scores"), "--inputs must be probs, percent or logits, got 'scores'"),
@@ -235,6 +239,24 @@ def test_several_labels(given: str, folder: Path) -> None:
     assert actual["slope"]["is_birch"] == pytest.approx(monitor.slope_interval(1), rel=1e-9)
     again = bc.Monitor.load("state.json")
     assert (again.task, again.classes) == (monitor.task, monitor.classes)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_names_of_columns_may_have_equals_signs(several: bool, folder: Path) -> None:
+    table = make_labels().add_prefix("y=") if several else make_rows().add_prefix("y=")
+    label, columns = ("y=is_ash,y=is_birch", "y=p_ash,y=p_birch") if several else ("y=y", "y=p")
+    for end in (10, 20):
+        table[:end].to_csv("log.csv", index=False)
+        assert run("--model", columns, label=label).exit_code in (0, ALARM)
+    assert bc.Monitor.load("state.json").n_rows_ == 20
+
+
+def test_outcomes_of_several_labels_may_have_decimal_commas(folder: Path) -> None:
+    table = make_labels()[["p_ash", "p_birch", "is_ash", "is_birch"]].astype(float)
+    table.to_csv("log.csv", index=False, sep=";", decimal=",")
+    actual = run_json("--sep", ";", "--decimal", ",", code=ALARM, label="is_ash,is_birch")
+    monitor = bc.Monitor(task="multilabel").update(table.iloc[:, :2], table.iloc[:, 2:].astype(int))
+    assert actual["log_evidence"] == pytest.approx(monitor.log_evidence_, abs=1e-9)
 
 
 def test_several_labels_with_weights_times_and_logits(folder: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 from typer.testing import CliRunner
 
 import bayescal as bc
@@ -230,6 +231,32 @@ def test_what_is_wrong_with_probabilities_is_said(tmp_path: Path, form: str) -> 
         assert message in stderr and stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("large", [False, True])
+def test_rows_that_do_not_add_up_are_named(
+    tmp_path: Path, form: str, large: bool, request: pytest.FixtureRequest
+) -> None:
+    if large:
+        request.getfixturevalue("in_blocks")
+    columns = make_columns(3)
+    names = [name for name in columns if name.startswith("z_")]
+    probs = softmax(np.stack([columns[name] for name in names], axis=1), axis=1)
+    probs[700] *= 0.9
+    columns = {**dict(zip(names, probs.T, strict=True)), "truth": columns["truth"]}
+    file, model = write(tmp_path / f"cal.{form}", columns), str(tmp_path / "m.npz")
+    line = ["fit", str(file), "--label", "truth", "--method", "Temperature", "--out", model]
+    check_error(line, "the probabilities must add up to one, got 0.9 in row 701")
+    # Rows of weight zero may hold anything.
+    probs[700] = 2
+    weights = np.ones(N)
+    weights[700] = 0
+    columns |= {**dict(zip(names, probs.T, strict=True)), "w": weights}
+    write(file, columns)
+    run(*line, "--weights", "w")
+    others = np.arange(N) != 700
+    expected = bc.Temperature().fit(probs[others], columns["truth"][others])
+    assert load(Path(model)).temperature_ == pytest.approx(expected.temperature_, rel=1e-6)
+
+
 @pytest.mark.usefixtures("in_blocks")
 def test_what_needs_all_rows_gets_them(
     tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
@@ -259,6 +286,7 @@ GOOD = "".join(f"0.{1 + i % 8},{'ab'[i % 2]},\n" for i in range(500))
         ("p,truth,x\n" + GOOD + "0.5, ,\n" + GOOD, []),
         ("p,truth,x\n" + GOOD + "0.5,a\n" + GOOD, []),
         ("p,truth,x\n" + GOOD + '0.5,a,"\n' + GOOD, []),
+        ("p,truth,x\n" + GOOD + '0.5,a,"open\n' + GOOD + '0.5,a,"open\n' + GOOD, []),
         ("p,truth,x\n\n" + GOOD + "1e999,a,\n", []),
         ('"p",truth,"x\ny"\n\n' + GOOD + '\n0.5,b,"two\nlines"\n-1x,a,\n', []),
         ("p,truth,x\n" + GOOD, ["--classes", "a,c"]),
@@ -266,6 +294,7 @@ GOOD = "".join(f"0.{1 + i % 8},{'ab'[i % 2]},\n" for i in range(500))
         ("p,truth,x\n" + GOOD, ["--columns", "q"]),
         ("p,truth,x\n" + GOOD, ["--columns", "truth"]),
         ("p,truth,x\n" + GOOD, ["--weights", "x"]),
+        ("p,truth,x\n" + GOOD.replace(",\n", ",1\n") + "0.5,a,-1\n", ["--weights", "x"]),
         ("p,truth,truth\n" + GOOD, []),
         ("p,truth,x\n" + GOOD + "0.5,\0,\n", []),
         ("p,truth,x\n", []),
@@ -346,6 +375,17 @@ def test_what_only_the_slower_reader_takes(tmp_path: Path) -> None:
     np.testing.assert_allclose(
         load(tmp_path / "m.npz").predict_proba([[0.3]]), expected.predict_proba([0.3]), atol=1e-9
     )
+
+
+@pytest.mark.usefixtures("in_blocks")
+def test_a_separator_that_arrow_does_not_take(tmp_path: Path) -> None:
+    columns = make_columns()
+    rows = zip(columns["p"].tolist(), columns["truth"].tolist(), strict=True)
+    file, model = tmp_path / "cal.csv", tmp_path / "m.npz"
+    file.write_text("p§truth\n" + "".join(f"{p}§{y}\n" for p, y in rows), "utf-8")
+    fit(file, model, "Beta", "--columns", "p", "--sep", "§")
+    expected = bc.Beta().fit(columns["p"], columns["truth"]).predict_proba([0.3])
+    np.testing.assert_allclose(load(model).predict_proba([[0.3]]), expected, atol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from bayescal.cli import _options
 from bayescal.cli._errors import CommandError, library_call, say, show, watched
 from bayescal.cli._options import check_inputs
 from bayescal.cli.tables.cells import is_number
-from bayescal.cli.tables.columns import ModelColumns, parse_models, split_labels, split_names
+from bayescal.cli.tables.columns import ModelColumns, parse_models, split_labels, split_model
 from bayescal.cli.tables.files import (
     Format,
     check_target,
@@ -307,10 +307,10 @@ def _choose(
     if kept is None or model is None:
         return chosen
     if several:
-        given = split_names(model.partition("=")[2] or model, "--model")
+        given = split_model(data.source.head, model, "--model")[1]
         changed = {*given} != {*chosen.columns}
     else:
-        given = parse_models([model], data.classes, "--model")[0].columns
+        given = parse_models(data.source.head, [model], data.classes, "--model")[0].columns
         changed = given != chosen.columns
     if changed:
         raise CommandError(

@@ -15,13 +15,14 @@ from bayescal._core.display.tables import shorten
 from bayescal.cli._errors import CommandError, say
 from bayescal.cli.tables.cells import describe_text, enumerate_names, find_column, is_number
 from bayescal.cli.tables.files import FileTable, advise_sep
+from bayescal.data.checks import precision
 from bayescal.data.label_names import by_affixes
 from bayescal.data.tolerances import RANGE_TOLERANCE, SUM_TOLERANCE
 
 #: How to name the columns, by option.
 ADVICE = {
     "--model": "pass --model NAME=COLUMN for the probability of the second class, or "
-    "--model NAME=COLUMN,COLUMN,... with a column for each class; again for each further model",
+    "--model NAME=COLUMN,COLUMN,... with a column for each class",
     "--columns": "pass --columns COLUMN for the score of the second class, or --columns "
     "COLUMN,COLUMN,... with a column for each class",
 }
@@ -56,7 +57,7 @@ def choose_models(
 ) -> list[ModelColumns]:
     """Return the named models, or the only one possible beside labels and ``others``."""
     if given:
-        return parse_models(given, classes, option)
+        return parse_models(table, given, classes, option)
     used = [name.strip() for name in (label, *others) if name is not None]
     model, left_out = find_columns(table, used, classes, option)
     if left_out:
@@ -89,14 +90,14 @@ def choose_label_model(
 ) -> ModelColumns:
     """Return the model whose columns are the probabilities of several labels, in their order."""
     if given:
-        name, equals, listed = given[0].partition("=")
-        columns = split_names(listed if equals else given[0], option)
+        name, columns = split_model(table, given[0], option)
         if len(columns) != len(labels):
             raise CommandError(
                 f"{option} {given[0]!r} must name {len(labels)} columns, as there are "
                 f"{len(labels)} labels, {enumerate_names(labels)}; got {len(columns)}"
             )
-        return ModelColumns(name if equals else "model", _like_labels(columns, labels) or columns)
+        name = "model" if name is None else name
+        return ModelColumns(name, _like_labels(columns, labels) or columns)
     used = {name.strip() for name in (*labels, *others) if name is not None}
     names = [column.strip() for column in table.header]
     columns = [
@@ -151,12 +152,17 @@ def empty_label(table: FileTable, name: str, row: int) -> str:
 
 
 def find_classes(
-    path: Path, name: str, cells: Collection[str], classes: str | Sequence[str] | None
+    path: Path,
+    name: str,
+    cells: Collection[str],
+    classes: str | Sequence[str] | None,
+    decimal: str = ".",
 ) -> tuple[list[str], dict[str, int]]:
     """Return the names of the classes, and the code of each text in a column of labels."""
     listed = split_names(classes, "--classes") if isinstance(classes, str) else classes
     texts = {*cells, *(listed or [])}
-    numbers = {text: value for text in texts if (value := _exact(text)) is not None}
+    exact = {text: _exact(text.replace(decimal, ".")) for text in texts}
+    numbers = {text: value for text, value in exact.items() if value is not None}
     numeric = len(numbers) == len(texts)
     values = {text: _plain(numbers[text]) if numeric else text for text in texts}
     labels = sorted({values[cell] for cell in cells}, key=Decimal if numeric else None)
@@ -179,19 +185,35 @@ def find_classes(
     return order, {text: code[value] for text, value in values.items()}
 
 
-def parse_models(models: Sequence[str], classes: Sequence[str], option: str) -> list[ModelColumns]:
-    """Parse the entries ``NAME=COLUMN,...`` of an option; the name may be omitted."""
+def split_model(table: FileTable, entry: str, option: str) -> tuple[str | None, list[str]]:
+    """Split ``NAME=COLUMN,...`` into name and columns; the name may be omitted, and is then None.
+
+    Names of columns may contain equals signs.
+    """
+    name, equals, listed = entry.partition("=")
+    columns = split_names(listed if equals else entry, option)
+    known = {column.strip() for column in table.header}
+    if equals and not known.issuperset(columns):
+        whole = split_names(entry, option)
+        if known.issuperset(whole):
+            return None, whole
+    return name.strip() if equals else None, columns
+
+
+def parse_models(
+    table: FileTable, models: Sequence[str], classes: Sequence[str], option: str
+) -> list[ModelColumns]:
+    """Parse the entries of an option that names the columns of models."""
     models_found = []
     for entry in models:
-        name, equals, listed = entry.partition("=")
-        columns = split_names(listed if equals else entry, option)
+        name, columns = split_model(table, entry, option)
         if len(columns) not in ({1, 2} if len(classes) == 2 else {len(classes)}):
             number = "one column or two" if len(classes) == 2 else f"{len(classes)} columns"
             raise CommandError(
                 f"{option} {entry!r} must name {number}, as there are {len(classes)} classes, "
                 f"{enumerate_names(classes)}; got {len(columns)}{_doubt(classes)}"
             )
-        models_found.append(ModelColumns(name.strip() if equals else ", ".join(columns), columns))
+        models_found.append(ModelColumns(", ".join(columns) if name is None else name, columns))
     names = [model.name for model in models_found]
     if "" in names or len(set(names)) < len(names):
         raise CommandError(f"{option} must have names that differ, got {enumerate_names(names)}")
@@ -249,14 +271,14 @@ def as_probabilities(
     model: ModelColumns,
     classes: Sequence[str],
     inputs: str,
-    normalize: bool,
+    normalize: bool | None,
     wrong: Wrong,
     several: bool = False,
 ) -> np.ndarray:
     """Convert columns (n, c) to probabilities (n,) or (n, k) in the order of the classes.
 
-    If ``several`` labels may apply, rows need not add up to one. ``wrong`` makes an error from the
-    index of a row, the problem and the remedy.
+    If ``several`` labels may apply, rows need not add up to one. ``normalize`` is None if there is
+    no such option. ``wrong`` makes an error from the index of a row, the problem and the remedy.
     """
     order = model.ordered(classes)
     if model.calibrate is not None:
@@ -272,18 +294,13 @@ def as_probabilities(
         return values
     if len(order) == 1:
         return values[:, 0]
-    sums = values.sum(axis=1, dtype=float)
-    if normalize and not (sums <= 0).any():
-        return values / sums[:, None]
-    off = np.flatnonzero(np.abs(sums - 1) > SUM_TOLERANCE)
-    if off.size:
-        i = int(off[0])
-        raise wrong(
-            i,
-            f"the probabilities of model {shorten(model.name)!r} must add up to one, got "
-            f"{sums[i]:g}",
-            "where they were rounded, pass --normalize",
-        )
+    if normalize:
+        sums = values.sum(axis=1, dtype=float)
+        if not (sums <= 0).any():
+            return values / sums[:, None]
+    remedy = "write more digits" if normalize is None else "pass --normalize"
+    owner = f" of model {shorten(model.name)!r}"
+    check_sums(values, wrong, owner, f"where they were rounded, {remedy}")
     return values
 
 
@@ -307,6 +324,16 @@ def check_probabilities(
             f"for {likely} pass --inputs {likely.removesuffix('ages')}, and if the column is "
             f"something else, {ADVICE[option]}",
         )
+
+
+def check_sums(values: np.ndarray, wrong: Wrong, owner: str, remedy: str) -> None:
+    """Raise if rows (n, k) of probabilities do not add up to one; ``owner`` is their model."""
+    sums = values.sum(axis=1, dtype=float)
+    tolerance = max(SUM_TOLERANCE, values.shape[1] * precision(values.dtype))
+    off = np.flatnonzero(np.abs(sums - 1) > tolerance)
+    if off.size:
+        i = int(off[0])
+        raise wrong(i, f"the probabilities{owner} must add up to one, got {sums[i]:g}", remedy)
 
 
 def split_names(text: str, option: str) -> list[str]:

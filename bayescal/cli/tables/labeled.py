@@ -17,6 +17,7 @@ from bayescal.cli.tables.columns import (
     ModelColumns,
     as_probabilities,
     check_probabilities,
+    check_sums,
     choose_label_model,
     choose_models,
     empty_label,
@@ -69,7 +70,8 @@ class LabeledFile:
         """
         source, label, others = self.source, self.label, self._others()
         texts = self._read(self._labels)
-        self.classes, self._code = find_classes(source.path, label, texts, classes)
+        found = find_classes(source.path, label, texts, classes, source.form.decimal)
+        self.classes, self._code = found
         given = source.head, columns, label, others, self.classes
         models = [*first]
         if columns or not models:
@@ -115,9 +117,16 @@ class LabeledFile:
         self, label: str, scores: Sequence[str], show: Callable[[int, int], None] = ignore
     ) -> Iterator[StreamedRows]:
         """Read rows with weights, if there are any; those of weight zero may lack a label."""
-        weights = self.weights
-        wanted = Wanted(label, scores, weights, self._option, weights is not None)
-        return self.source.rows(wanted, show)
+        name = self.weights
+        wanted = Wanted(label, scores, name, self._option, name is not None)
+        for rows in self.source.rows(wanted, show):
+            weights = rows.weights
+            if weights is not None and name is not None and (weights < 0).any():
+                if rows.where is None:
+                    raise UnreadableError
+                what = "weights that are not negative"
+                check_values(rows.where, name, weights, weights >= 0, what)
+            yield rows
 
     def _used(self, rows: StreamedRows, label: str) -> list[str]:
         """Return the texts of labels of rows that have a weight, none of which may be empty."""
@@ -220,8 +229,13 @@ class Training(LabeledFile):
         classes = np.asarray(self.classes)
         for rows in self._rows_of(self.label, self.names):
             if getattr(calibrator, "inputs", None) == "probs":
-                wrong = partial(self._wrong, rows)
-                check_probabilities(rows.scores, self.names, wrong, "", self._option)
+                wrong, scores = partial(self._wrong, rows), rows.scores
+                if rows.weights is not None:
+                    # Rows of weight zero may hold anything.
+                    scores = np.where(rows.weights[:, None] == 0, np.nan, scores)
+                check_probabilities(scores, self.names, wrong, "", self._option)
+                if len(self.names) > 1:
+                    check_sums(scores, wrong, "", "for logits pass --inputs logits")
             yield rows.scores, (rows.scores, classes[self._codes(rows)], rows.weights)
 
 
@@ -243,14 +257,18 @@ class Judged(LabeledFile):
     def _outcomes_of(self, label: str) -> np.ndarray:
         """Read a column of zeros and ones (n,)."""
         source, parts = self.source, []
+
+        def outcome(text: str) -> int | None:
+            return _OUTCOMES.get(text.lower().replace(source.form.decimal, "."))
+
         for rows in self._rows_of(label, []):
-            strange = [t for t in self._used(rows, label) if t.lower() not in _OUTCOMES]
+            strange = [text for text in self._used(rows, label) if outcome(text) is None]
             if strange:
                 raise CommandError(
                     f"{source.path}: column {shorten(label)!r} must hold zeros and ones, as one of "
                     f"several labels (--label), got {shorten(strange[0])!r}"
                 )
-            codes = np.array([_OUTCOMES.get(t.lower(), 0) for t in rows.labels], dtype=np.int8)
+            codes = np.array([outcome(text) or 0 for text in rows.labels], dtype=np.int8)
             parts.append(codes[rows.label_index])
         return np.concatenate(parts)
 
@@ -292,7 +310,7 @@ class Judged(LabeledFile):
         """
 
         def once() -> None:
-            blocks = self._rows(model, model.columns, inputs, False)
+            blocks = self._rows(model, model.columns, inputs, None)
             if self.groups is None:
                 use(blocks, None)
             else:
@@ -316,7 +334,7 @@ class Judged(LabeledFile):
         return texts[np.concatenate(self._kept)]
 
     def _rows(
-        self, model: ModelColumns, names: list[str], inputs: str, normalize: bool
+        self, model: ModelColumns, names: list[str], inputs: str, normalize: bool | None
     ) -> Iterator[Read]:
         order = model.ordered(self.classes)
         # All columns are read only if they determine which rows are omitted.
@@ -325,23 +343,21 @@ class Judged(LabeledFile):
         return self._known(self._all_rows(model, read, index, inputs, normalize))
 
     def _all_rows(
-        self, model: ModelColumns, names: list[str], order: list[int], inputs: str, normalize: bool
+        self,
+        model: ModelColumns,
+        names: list[str],
+        order: list[int],
+        inputs: str,
+        normalize: bool | None,
     ) -> Iterator[tuple[np.ndarray, Read]]:
         outcomes, label, first = self._outcomes, self.label, 0
         several = outcomes is not None
         label = self.classes[0] if several else label
         for rows in self._rows_of(label, names):
-            weight, wrong = rows.weights, partial(self._wrong, rows)
-            if weight is not None and self.weights is not None and (weight < 0).any():
-                if rows.where is None:
-                    raise UnreadableError
-                check_values(
-                    rows.where, self.weights, weight, weight >= 0, "weights that are not negative"
-                )
-            scores = rows.scores[:, order]
+            wrong, scores = partial(self._wrong, rows), rows.scores[:, order]
             how = inputs, normalize, wrong, several
             probs = as_probabilities(scores, model, self.classes, *how)
             end = first + len(scores)
             y = self._codes(rows) if outcomes is None else outcomes[first:end].astype(np.int64)
-            yield rows.scores, (probs, y, weight)
+            yield rows.scores, (probs, y, rows.weights)
             first = end

@@ -7,6 +7,7 @@ import io
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -126,8 +127,8 @@ class CsvFile(RowFile):
             )
         self.large = table is None
         self.head = next(self._stream()) if table is None else table
-        # Arrow parses JSON objects differently.
-        self.fast = not self.head.objects
+        # Arrow parses JSON objects differently, and takes only separators of ASCII.
+        self.fast = not self.head.objects and form.between(path).isascii()
 
     def rows(self, wanted: Wanted, show: Show = ignore) -> Iterator[StreamedRows]:
         label, scores, weights, option, missing = wanted
@@ -167,13 +168,12 @@ class CsvFile(RowFile):
         total = self.path.stat().st_size
         try:
             with self.path.open("rb") as file:
-                checked = _Checked(unpacked(self.path, file))
+                sep = self.form.between(self.path)
+                checked = _Checked(unpacked(self.path, file), sep)
                 reader = csv.open_csv(
                     checked,
                     csv.ReadOptions(block_size=BYTES, encoding=self.form.encoding or "utf8"),
-                    csv.ParseOptions(
-                        delimiter=self.form.between(self.path), newlines_in_values=True
-                    ),
+                    csv.ParseOptions(delimiter=sep, newlines_in_values=True),
                     csv.ConvertOptions(
                         include_columns=list(types),
                         column_types=types,
@@ -191,25 +191,47 @@ class CsvFile(RowFile):
                         yield StreamedRows(
                             labels, label_index, self.stack(read, len(label_index)), weight
                         )
-                if checked.quotes % 2 or checked.zeros:
+                if checked.strange:
                     raise UnreadableError
         except (arrow.ArrowException, OSError, EOFError, zlib.error) as error:
             raise UnreadableError from error
 
 
 class _Checked(io.RawIOBase):
-    """A stream that detects what Arrow accepts as text: unmatched quotes and zero bytes."""
+    """A stream that detects what Arrow accepts as text: zero bytes and strange quotes.
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream, self.quotes, self.zeros = stream, 0, False
+    Quotes are strange if their number is odd, or if text stands between the end of a quoted cell
+    and the next separator. Arrow then takes the rows between two such quotes for one cell.
+    """
+
+    def __init__(self, stream: Stream, sep: str) -> None:
+        self._stream, self._quotes, self._strange = stream, 0, False
+        #: Which bytes may come after a quote that ends a cell.
+        self._after = np.zeros(256, bool)
+        self._after[[*b'"\r\n', ord(sep)]] = True
+        #: Whether the last byte is such a quote.
+        self._ended = False
+
+    @property
+    def strange(self) -> bool:
+        """Whether there were zero bytes or strange quotes in what was read."""
+        return self._strange or self._quotes % 2 == 1
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
         content = self._stream.read(size)
-        self.quotes += content.count(b'"')
-        self.zeros |= b"\0" in content
+        codes = np.frombuffer(content, np.uint8)
+        quotes = np.flatnonzero(codes == ord('"'))
+        # Every second quote ends a cell, or is followed by one that it escapes.
+        after = quotes[1 - self._quotes % 2 :: 2] + 1
+        if self._ended:
+            after = np.append(0, after)
+        self._ended = len(after) > 0 and bool(after[-1] == len(codes))
+        following = codes[after[: len(after) - self._ended]]
+        self._strange |= b"\0" in content or not self._after[following].all()
+        self._quotes += len(quotes)
         return content
 
 
@@ -305,7 +327,8 @@ class ParquetFile(RowFile):
     def _cell(self, value: object) -> str:
         if isinstance(value, float):
             return self.form.print(value)
-        return "" if value is None else str(value)
+        text = "" if value is None else str(value)
+        return text.replace(".", self.form.decimal) if isinstance(value, Decimal) else text
 
     def _named(self, name: str, option: str) -> str:
         return self.head.header[find_column(self.head, name, option)]

@@ -162,8 +162,10 @@ def test_the_least_error_is_what_metrics_report(k: int, weighted: bool) -> None:
 
 @pytest.mark.parametrize(
     ("n", "k", "sharpness", "unit"),
-    [(4, 3, 20.0, 1.0), (6, 3, 1e-3, 1.0), (300, 4, 1.0, 1.0), (300, 4, 1.0, 1e7)]
-    + [(300, 4, 1.0, 1e-7), (60, 3, -1.0, 1e7)],
+    [
+        *[(4, 3, 20.0, 1.0), (6, 3, 1e-3, 1.0), (300, 4, 1.0, 1.0)],
+        *[(300, 4, 1.0, 1e7), (300, 4, 1.0, 1e-7), (60, 3, -1.0, 1e7)],
+    ],
 )
 def test_laplace_against_quadrature(n: int, k: int, sharpness: float, unit: float) -> None:
     """Compare with quadrature, for the prior N(0, 1.5^2) on the log inverse temperature."""

@@ -141,12 +141,15 @@ def unresolved_mass(setup: Setup, problem: Problem, x: Points) -> PerClassPoint:
     draws, log_weights = _weighted(setup, problem)
     dtype = log_weights.dtype
     natural = problem.densities.finite_natural(draws.params, dtype)
-    weights = jnp.where(jnp.isfinite(log_weights), jnp.exp(log_weights), 0)[:, None]
+    log_weights = jnp.where(jnp.isfinite(log_weights), log_weights, -jnp.inf)[:, None]
+    weights = jnp.exp(log_weights)
 
     def part(points: jax.Array) -> jax.Array:
         z = linear(natural, problem.densities.features(points, dtype))
-        top = jnp.max(jnp.where(weights > 0, z, -jnp.inf), axis=1, keepdims=True)
-        ratio = jnp.where(weights > 0, weights * jnp.exp(z - top), 0)
+        # The draws that determine a density may have weights whose squares underflow.
+        height = z + log_weights
+        top = jnp.max(height, axis=1, keepdims=True)
+        ratio = jnp.exp(height - top)
         total = ratio.sum(axis=1)
         few = jnp.square(ratio).sum(axis=1) * _MIN_EFFECTIVE > total**2
         z = jnp.where(weights > 0, z - top, 0)

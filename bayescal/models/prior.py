@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Number of draws with which a prior is checked for values that are not positive.
 _NUM_CHECKED_DRAWS = 4096
+#: Names of distributions that only change the shape of another.
+_WRAPPERS = "Independent", "ExpandedDistribution"
 #: A parameter as users pass it; None if it is left out.
 Parameter: TypeAlias = "Distribution | ArrayLike | None"
 #: A function of a site's name and distribution that returns its value.
@@ -230,10 +232,9 @@ def _describe(value: Any) -> str:
     if type(value).__name__ == "TransformedDistribution":
         steps = ", ".join(type(t).__name__ for t in value.transforms)
         return f"{steps}({_describe(value.base_dist)})"
-    wrappers = "Independent", "ExpandedDistribution"
-    if type(value).__name__ in wrappers:
+    if type(value).__name__ in _WRAPPERS:
         shape = value.event_shape or value.batch_shape
-        while type(value).__name__ in wrappers:
+        while type(value).__name__ in _WRAPPERS:
             value = value.base_dist
         return f"{_describe(value)}^{shape}"
     base = getattr(value, "base_dist", None)
@@ -272,7 +273,9 @@ def _walk_model(prior: Prior, choose: Choose) -> tuple[Params, list[Site]]:
     class Chooser(Messenger):
         def process_message(self, msg: dict[str, Any]) -> None:
             if msg["type"] == "sample" and msg["value"] is None:
-                msg["value"] = choose(msg["name"], msg["fn"])
+                law = msg["fn"]
+                fixed = _is_fixed(law)
+                msg["value"] = law.sample(jax.random.key(0)) if fixed else choose(msg["name"], law)
 
     assert prior.model is not None
     # Block the sites, so that a sampler that runs this model inside another does not see them.
@@ -280,11 +283,18 @@ def _walk_model(prior: Prior, choose: Choose) -> tuple[Params, list[Site]]:
         prior.model(**prior.values)
     sites, params = [], {}
     for name, entry in trace.items():
-        if entry["type"] == "sample":
+        if entry["type"] == "sample" and not _is_fixed(entry["fn"]):
             sites.append(Site(name, entry["fn"], entry["value"]))
         if entry["type"] in ("sample", "deterministic") and name in prior.family.parameters:
             params[name] = jnp.asarray(entry["value"], jnp.result_type(float))
     return params, sites
+
+
+def _is_fixed(law: object) -> bool:
+    """Whether a distribution has a single value."""
+    while type(law).__name__ in _WRAPPERS:
+        law = getattr(law, "base_dist", None)
+    return type(law).__name__ == "Delta"
 
 
 def model_sites(

@@ -10,7 +10,7 @@ import numpy as np
 
 from bayescal._core.execution.padding import pad_axis, padded_length
 from bayescal._core.execution.precision import float64
-from bayescal._core.minimization.optimize import Minimum
+from bayescal._core.minimization.optimize import Minimum, Status
 from bayescal._core.shapes import Float, Shaped
 from bayescal.data.checks import check_choice, check_count, check_real, check_strength
 from bayescal.data.folds.deal import fold_features
@@ -22,7 +22,7 @@ from bayescal.regression.binary.objective import (
     Distribution,
     Regression,
 )
-from bayescal.regression.binary.posterior import Draws, Kinked, Target, sample
+from bayescal.regression.binary.posterior import Draws, Kinked, Target, find_mode, sample
 from bayescal.regression.model import regression_sites
 from bayescal.smoothing import instance_targets, platt_targets
 
@@ -213,8 +213,13 @@ class Method:
         problem = problem._replace(intercept_prior=INTERCEPT)
         laplace = _laplace_parameters(self.coef_prior, x.shape[1])
         if laplace is None:
+            written = self.coef_prior is None or isinstance(self.coef_prior, str)
             prior = CAUCHY if isinstance(self.coef_prior, str) else self.coef_prior
-            return fit_single(problem._replace(prior=prior))
+            minimum = fit_single(problem._replace(prior=prior))
+            if minimum.status == Status.LIMIT and not written:
+                # The search on the host goes on from a saddle point.
+                minimum = find_mode(self._target(x, weights, settled))[0]
+            return minimum
         # Newton's method stops where the density has a kink; the absolute penalty knows it.
         center, rate = laplace
         minimum = fit_single(problem._replace(l1=rate, center=center), lasso=True)
@@ -222,9 +227,19 @@ class Method:
 
     def sample(self, x: Features, weights: PerRow, settled: Settled, seed: int) -> Draws:
         """Draw coefficients for the unscaled features."""
-        n, d = x.shape
         scaling = scaling_for(x, weights, self.coef_prior or "centered")
-        x = scaling.apply(x)
+        x, d = scaling.apply(x), x.shape[1]
+        laplace, kinked = _laplace_parameters(self.coef_prior, d), None
+        if laplace is not None:
+            kink, rate = (np.append(0.0, part) for part in laplace)
+            kinked = Kinked(self._fit_scaled(x, weights, settled), kink, rate**2 / 2)
+        target = self._target(x, weights, settled)
+        draws = sample(target, self.inference, self.num_samples, seed, kinked=kinked)
+        return draws._replace(coefficients=scaling.back(draws.coefficients))
+
+    def _target(self, x: Features, weights: PerRow, settled: Settled) -> Target:
+        """Make the posterior for scaled features."""
+        n, d = x.shape
         columns = np.concatenate([np.ones((1, n)), x.T])
         # The prior of the coefficients: Cauchy, or the normal one that equals the squared penalty.
         spread = CAUCHY.scale if settled.l2 == 0 else settled.l2**-0.5
@@ -240,13 +255,7 @@ class Method:
             coef_prior = self.coef_prior
             is_coefficient = np.concatenate([[0.0], np.ones(d)])
             target = target._replace(distribution=self.coef_prior, distributed=is_coefficient)
-        target = target._replace(sites=partial(regression_sites, INTERCEPT, coef_prior, d))
-        laplace, kinked = _laplace_parameters(self.coef_prior, d), None
-        if laplace is not None:
-            kink, rate = (np.append(0.0, part) for part in laplace)
-            kinked = Kinked(self._fit_scaled(x, weights, settled), kink, rate**2 / 2)
-        draws = sample(target, self.inference, self.num_samples, seed, kinked=kinked)
-        return draws._replace(coefficients=scaling.back(draws.coefficients))
+        return target._replace(sites=partial(regression_sites, INTERCEPT, coef_prior, d))
 
 
 def _real_numbers() -> object:

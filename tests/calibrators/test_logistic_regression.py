@@ -180,6 +180,18 @@ def test_cauchy_prior_in_its_own_scaling() -> None:
     )
 
 
+def test_modes_under_a_cauchy_prior_of_numpyro_are_no_saddle_points() -> None:
+    """Compare with the preset, whose scaling changes nothing here, for two equal columns."""
+    rng = np.random.default_rng(0)
+    x = np.repeat(rng.normal(size=(200, 1)), 2, axis=1)
+    x = 0.5 * (x - x.mean(axis=0)) / x.std(axis=0)
+    y = (rng.random(200) < expit(12 * x[:, 0])).astype(int)
+    expected = bc.LogisticRegression.preset("cauchy_map").fit(x, y)
+    model = bc.LogisticRegression(coef_prior=dist.Cauchy(0.0, 2.5)).fit(x, y)
+    assert model.objective_ == pytest.approx(expected.objective_, rel=1e-9)
+    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-5)
+
+
 @pytest.mark.parametrize(("penalty", "ratio"), [("l1", 1.0), ("l2", 0.0), ("elasticnet", 0.3)])
 def test_penalties_against_scikit_learn(penalty: Any, ratio: float) -> None:
     x, y, w = make_features(100, 5)

@@ -160,18 +160,25 @@ def test_the_least_error_is_what_metrics_report(k: int, weighted: bool) -> None:
     assert model.objective_ == pytest.approx(reported, rel=1e-9)
 
 
-@pytest.mark.parametrize(("n", "k", "sharpness"), [(4, 3, 20.0), (6, 3, 1e-3), (300, 4, 1.0)])
-def test_laplace_against_quadrature(n: int, k: int, sharpness: float) -> None:
+@pytest.mark.parametrize(
+    ("n", "k", "sharpness", "unit"),
+    [
+        *[(4, 3, 20.0, 1.0), (6, 3, 1e-3, 1.0), (300, 4, 1.0, 1.0)],
+        *[(300, 4, 1.0, 1e7), (300, 4, 1.0, 1e-7), (60, 3, -1.0, 1e7)],
+    ],
+)
+def test_laplace_against_quadrature(n: int, k: int, sharpness: float, unit: float) -> None:
     """Compare with quadrature, for the prior N(0, 1.5^2) on the log inverse temperature."""
     rng = np.random.default_rng(n)
     z = 2 * rng.normal(size=(n, k))
     y = np.argmax(sharpness * z + rng.gumbel(size=(n, k)), axis=1)
     y[:k] = np.arange(k)
+    z *= unit
 
     def negative(u: Array) -> float:
         return loss(np.exp(u[0]), z, y, np.ones(n)) + 0.5 * (u[0] / 1.5) ** 2
 
-    grid = np.linspace(-9, 9, 6001)
+    grid = np.linspace(-9, 9, 6001) - np.log(unit)
     mass = np.array([-negative(u[None]) for u in grid])
     mass = np.exp(mass - mass.max())
     mass /= mass.sum()
@@ -197,7 +204,7 @@ def test_chains_against_quadrature() -> None:
     mean = mass @ u
     deviation = np.sqrt(mass @ (u - mean) ** 2)
     calibrator = Temperature(inference="nuts", num_samples=4000)
-    draws = calibrator._sample({}, Rows(z, y, w), 0)
+    draws = calibrator._sample({"theta": np.ones(1)}, Rows(z, y, w), 0)
     result = np.log(draws.coefficients[..., 0])
     assert draws.divergences == 0 and draws.r_hat[0] < 1.01
     ess = float(effective_sample_size(result[..., None])[0])

@@ -126,6 +126,20 @@ def check(post: bc.Posterior, x: float, truth: np.longdouble) -> None:
     assert miss <= 4 * result.mcse[0] + 1e-12, (x, p, truth)
 
 
+def test_draws_of_the_least_weight_determine_densities_far_away() -> None:
+    """Compare with quadrature; squares of the weights of these draws are zero by underflow."""
+    prior = bc.GaussianPrior(dist.Normal(-1, 10), dist.Normal(1, 10), dist.LogNormal(0.0, 0.5))
+    y = np.arange(100) % 2
+    data = np.random.default_rng(0).normal(2.0 * y - 1, 1.0), y
+    x = np.array([-300.0, 300.0])
+    exact = posterior(prior, data, integrator="quadrature").predict(x).probs
+    for key in (5, 8):
+        drawn = posterior(prior, data, integrator="importance", num_samples=20_000, key=key)
+        with pytest.warns(bc.SamplingWarning, match="few draws carry the densities at"):
+            result = drawn.predict(x)
+        assert (np.abs(result.probs - exact) < 2 * np.asarray(result.mcse)).all()
+
+
 @pytest.mark.slow
 def test_deviation_unknown_against_scipy() -> None:
     x = np.array([-30.0, -8, 0.5, 8, 30])

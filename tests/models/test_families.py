@@ -386,6 +386,23 @@ def test_joint_prior_equals_the_same_independent_priors(name: str) -> None:
         assert {k: float(v) for k, v in params.items()} == {k: float(draws[k][i]) for k in draws}
 
 
+@pytest.mark.parametrize("integrator", ["importance", "quadrature"])
+def test_sites_with_a_single_value_are_not_integrated(integrator: str) -> None:
+    """Compare the evidence with the density of normal scores around normal means."""
+    x, y = np.array([-1.2, -0.5, 0.7, 1.9]), np.array([0, 0, 1, 1])
+
+    def model() -> None:
+        center = numpyro.sample("center", dist.Delta(np.array([-1.0, 1.0])).to_event(1))
+        numpyro.sample("sigma", dist.Delta(1.0))
+        numpyro.sample("mu0", dist.Normal(center[0], 1.0))
+        numpyro.sample("mu1", dist.Normal(center[1], 1.0))
+
+    law = stats.multivariate_normal(2.0 * y - 1, (y[:, None] == y) + np.eye(4))
+    post = bc.posterior(bc.GaussianPrior(model=model), (x, y), integrator=integrator)
+    error = 1e-9 if integrator == "quadrature" else 5 / np.sqrt(post.ess)
+    assert post.log_evidence == pytest.approx(law.logpdf(x), abs=error)
+
+
 def test_joint_prior_with_a_latent_center() -> None:
     """Compare the evidence with the normal density of means around a common center."""
     x, y = np.array([-1.2, -0.5, 0.7, 1.9]), np.array([0, 0, 1, 1])

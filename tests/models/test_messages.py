@@ -86,7 +86,9 @@ MESSAGES: list[tuple[Callable[[], object], str]] = [
     ),
     (lambda: fit(VECTORS, "sobol", PAIR), "needs scalar parameters, got vectors mu0"),
     (
-        lambda: fit(joint(mu0=dist.Delta(0.0), mu1=NORMAL, sigma=SCALE), "quadrature"),
+        lambda: fit(
+            joint(mu0=dist.Delta(0.0).mask(np.array(True)), mu1=NORMAL, sigma=SCALE), "quadrature"
+        ),
         "quadrature needs scalar parameters on intervals, got support",
     ),
     (

@@ -145,13 +145,15 @@ def newton(
     bound: jax.Array,
     direction: Direction[jax.Array] = newton_step,
     movement: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
+    convex: bool = True,
 ) -> Minimum[jax.Array]:
     """Minimize a smooth function by damped Newton steps; every accepted step lowers it.
 
     The last step promised to gain less than ``_TOLERANCE`` times the value and a thousandth of
     ``scale``, a size of the objective. Convergence is quadratic, so the result is much closer. If
     ``movement(x, step)``, the relative change of the predictions by a step, is then above 0.01,
-    there is no finite minimum. ``direction`` solves the quadratic model: ``newton_step``, or
+    there is no finite minimum. A saddle point, at which only damped steps end, is ``LIMIT`` if the
+    function is not ``convex``. ``direction`` solves the quadratic model: ``newton_step``, or
     ``lasso_step(strength)`` if ``evaluate`` adds the absolute penalty to the value but not to the
     derivatives.
 
@@ -198,6 +200,9 @@ def newton(
     unknown = jnp.full((), -1)
     state = (no, start, nowhere, nothing, infinite, jnp.zeros((), dtype), unknown)
     number, _, x, here, step, decrement, _, status = iterate(once, state, _MAX_ITERATIONS)
+    if not convex:
+        saddle = ~(direction(here.hessian, here.gradient, x)[1] >= 0)
+        status = jnp.where((status == Status.CONVERGED) & saddle, Status.LIMIT, status)
     if movement is not None:
         runaway = (status == Status.CONVERGED) & (movement(x, step) > _LONG)
         status = jnp.where(runaway, Status.UNBOUNDED, status)

@@ -146,8 +146,13 @@ def named_inverse(minimum: IntervalMinimum, total: float) -> dict[str, np.ndarra
     }
 
 
-def sample_inverse(rows: Rows, inference: str, num_samples: int, seed: int) -> Draws:
-    """Draw the inverse temperature s (chains, draws, 1), where log s ~ N(0, 1.5**2)."""
+def sample_inverse(
+    rows: Rows, inverse: float, inference: str, num_samples: int, seed: int
+) -> Draws:
+    """Draw the inverse temperature s (chains, draws, 1), where log s ~ N(0, 1.5**2).
+
+    ``inverse`` fits the rows best without the prior; the mode lies between it and one.
+    """
     from scipy.optimize import minimize_scalar
 
     below, y, weights = rows = rows._replace(scores=differences(rows.scores))
@@ -158,7 +163,9 @@ def sample_inverse(rows: Rows, inference: str, num_samples: int, seed: int) -> D
             value = loss(float(np.exp(u)))[0] + 0.5 * (u / LOG_SCALE) ** 2
         return value if np.isfinite(value) else np.inf
 
-    grid = np.linspace(-10, 10, 41)
+    # If zero fits best, the prior matters where the likelihood is flat.
+    end = np.log(inverse) if inverse > 0 else -np.log(max(-below.min() * loss.total, 1.0))
+    grid = np.arange(min(-10.0, end), max(10.0, end) + 0.5, 0.5)
     best = grid[int(np.argmin([negative_log_posterior(u) for u in grid]))]
     minimum: Any = minimize_scalar(
         negative_log_posterior,

@@ -150,7 +150,8 @@ class Temperature(OnlineCalibrator, ParametricCalibrator):
         return scaled_softmax(scores, theta[..., :1, None])
 
     def _sample(self, state: State, rows: Source, seed: int) -> Draws:
-        return sample_inverse(rows.all(), self.inference, self.num_samples, seed)
+        inverse = float(state["theta"][0])
+        return sample_inverse(rows.all(), inverse, self.inference, self.num_samples, seed)
 
     def _model(self, state: State, rows: Rows) -> Model:
         if self.objective != "log_loss":

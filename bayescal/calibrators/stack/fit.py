@@ -422,7 +422,8 @@ def sample_stack(
         best = mix(logs, mass)
         share = np.stack([mix(logs, drawn, best) for drawn in resampled])
     share = np.resize(share, (chains * draws, len(members))).reshape(chains, draws, -1)
-    scale = sample_inverse(Rows(scores, y, weights), "laplace", chains * draws, seed).coefficients
+    at = Rows(scores, y, weights), stack.scale.inverse
+    scale = sample_inverse(*at, "laplace", chains * draws, seed).coefficients
     scale = np.random.default_rng(seed).permutation(scale.ravel()).reshape(chains, draws, 1)
     chosen = choose(share.reshape(-1, len(members)), seed).reshape(chains, draws, 1)
     number, ones = (np.full(len(members) + 2, value) for value in (float(chains * draws), 1.0))

@@ -89,6 +89,7 @@ def fit_one(problem: Regression[jax.Array], lasso: bool) -> Minimum[jax.Array]:
         bound=0.25 * jnp.concatenate([total[None], squares]),
         direction=lasso_step(strength) if lasso else newton_step,
         movement=moved,
+        convex=not has_prior,
     )
     return minimum._replace(x=uncentered((minimum.x + offset) / unit, mean))
 

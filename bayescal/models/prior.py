@@ -273,9 +273,11 @@ def _walk_model(prior: Prior, choose: Choose) -> tuple[Params, list[Site]]:
     class Chooser(Messenger):
         def process_message(self, msg: dict[str, Any]) -> None:
             if msg["type"] == "sample" and msg["value"] is None:
-                law = msg["fn"]
-                fixed = _is_fixed(law)
-                msg["value"] = law.sample(jax.random.key(0)) if fixed else choose(msg["name"], law)
+                distribution = msg["fn"]
+                if _is_fixed(distribution):
+                    msg["value"] = distribution.sample(jax.random.key(0))
+                else:
+                    msg["value"] = choose(msg["name"], distribution)
 
     assert prior.model is not None
     # Block the sites, so that a sampler that runs this model inside another does not see them.
@@ -290,11 +292,11 @@ def _walk_model(prior: Prior, choose: Choose) -> tuple[Params, list[Site]]:
     return params, sites
 
 
-def _is_fixed(law: object) -> bool:
-    """Whether a distribution has a single value."""
-    while type(law).__name__ in _WRAPPERS:
-        law = getattr(law, "base_dist", None)
-    return type(law).__name__ == "Delta"
+def _is_fixed(distribution: object) -> bool:
+    """Return whether a distribution has a single value."""
+    while type(distribution).__name__ in _WRAPPERS:
+        distribution = getattr(distribution, "base_dist", None)
+    return type(distribution).__name__ == "Delta"
 
 
 def model_sites(

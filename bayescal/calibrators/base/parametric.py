@@ -228,10 +228,7 @@ class ParametricCalibrator(Calibrator):
         return self._precomputed(self.state_)
 
     def _map_ends(self, state: State, scores: XArray, level: float) -> XArray:
-        """Compute the ends (m, 2) or (m, 2, k) of intervals at scores in the user's units."""
-        least = state.get("least_probabilities")
-        ends = self._ends(state, transform(scores, self.inputs, self.domain, least), level)
-        return public_ends(ends, scores, self.inputs)
+        return map_ends(self, state, scores, level)
 
     def predict_interval(
         self, scores: ArrayLike, level: float = 0.9
@@ -256,12 +253,25 @@ class ParametricCalibrator(Calibrator):
             (:class:`StackedScaling` of fewer than 30 classes has intervals without one.)
         """
         check_is_fitted(self)
-        level, state = check_level(level), self._state_of_intervals()
-        rows = self._new_rows(scores)
-        with np.errstate(over="ignore", under="ignore"):
-            ends = self._ends(state, self._converted(rows), level)
-        lower, upper = np.moveaxis(public_ends(ends, rows, self.inputs), 1, 0)
-        return lower, upper
+        return predict_ends(self, self._state_of_intervals(), scores, check_level(level))
+
+
+def map_ends(calibrator: AnyModel, state: State, scores: XArray, level: float) -> XArray:
+    """Compute the ends (m, 2) or (m, 2, k) of intervals at scores in the user's units."""
+    least = state.get("least_probabilities")
+    values = transform(scores, calibrator.inputs, calibrator.domain, least)
+    return public_ends(calibrator._ends(state, values, level), scores, calibrator.inputs)
+
+
+def predict_ends(
+    calibrator: AnyModel, state: State, scores: ArrayLike, level: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Check new scores, and compute the lower and upper ends (m,) or (m, k) of intervals."""
+    rows = calibrator._new_rows(scores)
+    with np.errstate(over="ignore", under="ignore"):
+        ends = calibrator._ends(state, calibrator._converted(rows), level)
+    lower, upper = np.moveaxis(public_ends(ends, rows, calibrator.inputs), 1, 0)
+    return lower, upper
 
 
 def keep_draws(estimator: AnyModel, draws: Draws) -> State:

@@ -203,6 +203,7 @@ def _check_value(name: str, value: Parameter, positive: Sequence[str]) -> object
             raise ValueError(f"{name} must be a continuous distribution, got {_describe(value)}")
         if type(value).__name__ == "Delta":
             raise ValueError(f"{name} must be a number if it is fixed, got {_describe(value)}")
+        check_density(name, value)
         return value
     try:
         array = as_numpy(value, name).astype(np.float64)
@@ -292,11 +293,34 @@ def _walk_model(prior: Prior, choose: Choose) -> tuple[Params, list[Site]]:
     return params, sites
 
 
-def _is_fixed(distribution: object) -> bool:
-    """Return whether a distribution has a single value."""
+def _kind(distribution: object) -> str:
+    """Return the name of the class of the distribution that only its shape wraps."""
     while type(distribution).__name__ in _WRAPPERS:
         distribution = getattr(distribution, "base_dist", None)
-    return type(distribution).__name__ == "Delta"
+    return type(distribution).__name__
+
+
+def _is_fixed(distribution: object) -> bool:
+    """Return whether a distribution has a single value."""
+    return _kind(distribution) == "Delta"
+
+
+def has_point_masses(distribution: object) -> bool:
+    """Whether single values have positive probability, as in a mixture of ``Delta`` and others."""
+    parts = [getattr(distribution, name, None) for name in ("base_dist", "component_distribution")]
+    parts += getattr(distribution, "component_distributions", ())
+    inside = any(has_point_masses(part) for part in parts if is_distribution(part))
+    return inside or type(distribution).__name__ == "Delta"
+
+
+def check_density(name: str, distribution: object, scale: object = None) -> None:
+    """Check that the density of a site is that of its draws."""
+    kind = _kind(distribution)
+    if kind == "MaskedDistribution" or kind.endswith("CensoredDistribution") or scale is not None:
+        raise ValueError(
+            f"{name} must have the density of its draws: a mask, numpyro.handlers.scale and "
+            "censoring change it"
+        )
 
 
 def model_sites(
@@ -317,6 +341,8 @@ def model_sites(
                 raise ValueError(
                     f"model must be a prior without observations or factors, got site {name!r}"
                 )
+            if site["type"] == "sample":
+                check_density(name, site["fn"], site["scale"])
             names[name] = site["type"] != "sample" or _may_be_negative(site["fn"].support)
         return 0
 

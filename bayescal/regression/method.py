@@ -14,6 +14,7 @@ from bayescal._core.minimization.optimize import Minimum, Status
 from bayescal._core.shapes import Float, Shaped
 from bayescal.data.checks import check_choice, check_count, check_real, check_strength
 from bayescal.data.folds.deal import fold_features
+from bayescal.models.prior import check_density, has_point_masses
 from bayescal.regression.binary.choose import CandidateGrid, choose, choose_on_host
 from bayescal.regression.binary.fit import fit_single, on_host
 from bayescal.regression.binary.objective import (
@@ -122,6 +123,12 @@ class Method:
             raise ValueError(
                 "coef_prior must be a distribution over all real numbers, got "
                 f"{type(self.coef_prior).__name__}"
+            )
+        check_density("coef_prior", self.coef_prior)
+        if has_point_masses(self.coef_prior):
+            raise ValueError(
+                "coef_prior must be without point masses, which have no density: a scale mixture, "
+                "such as Laplace or StudentT, also shrinks small coefficients"
             )
         if self.coef_prior is not None and self.penalty is not None:
             raise ValueError("penalty must be None beside coef_prior, got both")

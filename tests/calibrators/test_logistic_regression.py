@@ -419,10 +419,17 @@ def test_masked_features_are_refused() -> None:
 
 def test_options_of_no_kind_are_errors_of_their_own() -> None:
     X, y = np.arange(20.0)[:, None], np.arange(20) % 2
+    spike = dist.MixtureGeneral(
+        dist.Categorical(probs=np.array([0.5, 0.5])),
+        [dist.Delta(0.0), dist.Normal(0.0, 1.0)],
+        support=dist.constraints.real,
+    )
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"coef_prior": 3}, "coef_prior must be 'cauchy' or a distribution of NumPyro, got 3"),
         ({"coef_prior": dist.Normal(0.0, np.ones(2))}, r"batch shape \(\) or \(1,\) to match X"),
         ({"coef_prior": dist.Laplace(0.0, np.ones(2))}, r"batch shape \(\) or \(1,\) to match X"),
+        ({"coef_prior": dist.Cauchy(0, 1).mask(False)}, "coef_prior must have the density of its"),
+        ({"coef_prior": spike}, "coef_prior must be without point masses"),
         ({"random_state": "a"}, "'a' cannot be used to seed"),
         ({"smoothing": [0.1]}, "smoothing must be a number"),
         ({"l1_ratio": "a"}, "l1_ratio must be a number"),

@@ -85,3 +85,8 @@ def test_reflected_half_line_against_its_mirror_image(integrator: str) -> None:
     if integrator == "quadrature":
         assert post.log_evidence == pytest.approx(truth.log_evidence, rel=1e-10)
         assert post.mode["mu0"] == pytest.approx(-truth.mode["mu1"], abs=1e-6)
+
+
+def test_supports_that_are_no_interval_have_no_coordinate() -> None:
+    with pytest.raises(ValueError, match="scalar parameters on intervals, got support Simplex"):
+        line_range(dist.Dirichlet(np.ones(2)))

@@ -9,6 +9,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpyro import handlers
 from scipy.special import expit
 
 import bayescal as bc
@@ -86,10 +87,18 @@ MESSAGES: list[tuple[Callable[[], object], str]] = [
     ),
     (lambda: fit(VECTORS, "sobol", PAIR), "needs scalar parameters, got vectors mu0"),
     (
-        lambda: fit(
-            joint(mu0=dist.Delta(0.0).mask(np.array(True)), mu1=NORMAL, sigma=SCALE), "quadrature"
+        lambda: bc.GaussianPrior(NORMAL.mask(False), 1.0, 1.0),
+        "mu0 must have the density of its draws: a mask",
+    ),
+    (
+        lambda: joint(mu0=NORMAL, mu1=dist.Delta(0.0).mask(np.array(True)), sigma=SCALE),
+        "mu1 must have the density of its draws",
+    ),
+    (
+        lambda: bc.GaussianPrior(
+            model=handlers.scale(make_model(mu0=NORMAL, mu1=NORMAL, sigma=SCALE), scale=2.0)
         ),
-        "quadrature needs scalar parameters on intervals, got support",
+        "mu0 must have the density of its draws: .*handlers.scale",
     ),
     (
         lambda: bayes_optimal_log_loss(bc.BetaPrior(2.0, 1.0, 1.0, 2.0)),
@@ -167,4 +176,25 @@ def test_discrete_sites_are_for_draws_from_the_prior() -> None:
     evidence = [bc.posterior(p, (X, Y), integrator="quadrature").log_evidence for p in parts]
     assert float(result.log_evidence) == pytest.approx(
         np.logaddexp(*evidence) - np.log(2), abs=0.03
+    )
+
+
+def test_point_masses_are_for_draws_from_the_prior() -> None:
+    """Compare with the mean of the evidence at the point and that of the continuous part."""
+    half = dist.Categorical(probs=np.array([0.5, 0.5]))
+    components = [dist.Delta(0.0), dist.Normal(1.0, 2.0)]
+    mixed = dist.MixtureGeneral(half, components, support=dist.constraints.real)
+    values = [mixed, dist.TransformedDistribution(mixed, dist.transforms.AffineTransform(0.0, 1.0))]
+    for value in values:
+        prior = bc.GaussianPrior(value, 1.0, 1.0)
+        for integrator in ("importance", "quadrature", "sobol", "nuts"):
+            with pytest.raises(ValueError, match="prior of 'mu0' has point masses, which only"):
+                bc.posterior(prior, (X, Y), integrator=integrator)
+    result = bc.posterior(bc.GaussianPrior(mixed, 1.0, 1.0), (X, Y), integrator="montecarlo")
+    alone = bc.posterior(FIXED, (X, Y), integrator="montecarlo").log_evidence
+    rest = bc.posterior(
+        bc.GaussianPrior(components[1], 1.0, 1.0), (X, Y), integrator="quadrature"
+    ).log_evidence
+    assert float(result.log_evidence) == pytest.approx(
+        float(np.logaddexp(alone, rest) - np.log(2)), abs=0.01
     )

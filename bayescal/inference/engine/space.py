@@ -21,7 +21,7 @@ from bayescal._core.lazy import jax, jnp
 from bayescal._core.numerics import nan_to_minus_inf
 from bayescal._core.shapes import Float
 from bayescal.models import Prior
-from bayescal.models.prior import Site, log_density, sample_sites, walk
+from bayescal.models.prior import Site, has_point_masses, log_density, sample_sites, walk
 
 if TYPE_CHECKING:
     from numpyro.distributions import Distribution
@@ -102,6 +102,10 @@ def random_sites(prior: Prior) -> list[SiteInfo]:
             raise ValueError(
                 f"the model's site {name!r} is discrete, which only integrator='montecarlo' takes; "
                 "or sample a mixture, such as numpyro.distributions.MixtureSameFamily"
+            )
+        if has_point_masses(d):
+            raise ValueError(
+                f"the prior of {name!r} has point masses, which only integrator='montecarlo' takes"
             )
         shape = tuple(d.shape())
         ends = "real" not in type(_unscaled(d)[0].support).__name__.lower()

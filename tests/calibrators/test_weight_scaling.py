@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import integrate, stats
 
 import bayescal as bc
 from bayescal import metrics
@@ -180,3 +181,75 @@ def test_a_tied_row_is_right_in_proportion() -> None:
     y = np.repeat([0, 1, 2], [14, 2, 4])
     fitted = bc.WeightScaling(1).fit(p, y)
     assert fitted.alpha_ == pytest.approx((0.4 - 1 / 3) / (0.45 - 1 / 3))
+
+
+@pytest.mark.parametrize("unit", [1.0, 0.3])
+def test_intervals_of_a_bin_are_quantiles_of_a_beta_posterior(unit: float) -> None:
+    p = np.array([[0.2, 0.5, 0.3]] * 20 + [[0.1, 0.8, 0.1]] * 10)
+    y = np.repeat([1, 0, 1, 2], [8, 12, 7, 3])
+    fitted = WeightScaling(2, "equal_width").fit(p, y, np.full(30, unit))
+    alpha = fitted.alpha_
+    for row, confidence, right, wrong, b in ((0, 0.5, 8, 12, 0), (20, 0.8, 7, 3, 1)):
+        accuracy = stats.beta(right + 1, wrong + 1).ppf([0.1, 0.9])
+        ends = np.clip((accuracy - 1 / 3) / (confidence - 1 / 3), 1e-9, 1)
+        assert ends[0] <= alpha[b] <= ends[1]
+        mixed = ends[:, None] * p[row] + (1 - ends[:, None]) / 3
+        lower, upper = fitted.predict_interval(p[[row]], level=0.8)
+        np.testing.assert_allclose(lower[0], mixed.min(axis=0), rtol=1e-4)
+        np.testing.assert_allclose(upper[0], mixed.max(axis=0), rtol=1e-4)
+    del fitted.state_["unit"]  # files of the first version lack it
+    with pytest.raises(ValueError, match="the file of this calibrator has no intervals"):
+        fitted.predict_interval(p)
+
+
+@pytest.mark.parametrize("bins", [None, 4])
+def test_all_rows_determine_a_single_weight_and_that_of_empty_bins(bins: int | None) -> None:
+    rng = np.random.default_rng(5)
+    logits = rng.normal(size=(300, 3))
+    p = softmax(logits)
+    p = p[p.max(axis=1) < 0.75]
+    y = (rng.random(len(p))[:, None] > np.cumsum(0.5 * p + 0.5 / 3, axis=1)).sum(axis=1)
+    fitted = WeightScaling(bins, "equal_width").fit(p, y)
+    filled = fitted.bin_weights_ > 0
+    assert filled.all() == (bins is None)
+    weight, accuracy, confidence = (
+        values[filled] for values in (fitted.bin_weights_, fitted.accuracy_, fitted.confidence_)
+    )
+    room = confidence - 1 / 3
+
+    def likelihood(alpha: float) -> float:
+        probs = np.clip(alpha * room + 1 / 3, 0, 1)
+        right = weight * accuracy
+        parts = probs ** (right / 60) * (1 - probs) ** ((weight - right) / 60)
+        return float((2 * np.prod(parts)) ** 60)
+
+    ends = np.array([-1 / 3, 2 / 3]) / np.average(room, weights=weight)
+    total = integrate.quad(likelihood, *ends, epsabs=0, epsrel=1e-10, limit=500)[0]
+    row = np.array([[0.9, 0.06, 0.04]])
+    lower, upper = (v[0, 0] for v in fitted.predict_interval(row))
+    for end, tail in ((lower, 0.05), (upper, 0.95)):
+        alpha = (end - 1 / 3) / (0.9 - 1 / 3)
+        assert 1e-9 < alpha < 1
+        below = integrate.quad(likelihood, ends[0], alpha, epsabs=0, epsrel=1e-10, limit=500)[0]
+        assert below / total == pytest.approx(tail, abs=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("k", [2, 3, 10])
+@pytest.mark.parametrize("n", [2, 30, 200])
+def test_intervals_cover_the_true_probabilities(n: int, k: int, tied: bool) -> None:
+    for bins, alpha in ((None, 0.5), (None, 1.0), (5, 1e-9), (5, 0.7)):
+        covered = []
+        for seed in range(200):
+            rng = np.random.default_rng(seed)
+            p = softmax(2 * rng.normal(size=(n + 100, k)))
+            p = np.round(p, 1) + 1e-3 if tied else p
+            p /= p.sum(axis=1, keepdims=True)
+            truth = alpha * p + (1 - alpha) / k
+            y = (rng.random(n)[:, None] > truth[:n].cumsum(axis=1)[:, :-1]).sum(axis=1)
+            fitted = WeightScaling(bins, classes=range(k)).fit(p[:n], y)
+            lower, upper = fitted.predict_interval(p[n:])
+            at = truth[n:, 1] if k == 2 else truth[n:]
+            covered.append(np.mean((lower - 1e-12 <= at) & (at <= upper + 1e-12)))
+        assert 0.82 < np.mean(covered) <= 1, (bins, alpha)

@@ -166,7 +166,8 @@ class PredictFunction:
         ------
         AttributeError
             If the calibrator has no posterior, or functions do not contain it (``Isotonic``,
-            ``CenteredIsotonic``, ``Histogram``, ``ScalingBinning`` and ``VennAbers``).
+            ``CenteredIsotonic``, ``Histogram``, ``ScalingBinning``, ``VennAbers`` and
+            ``WeightScaling``).
         """
         level = check_level(level)
         if not self.has_interval:

@@ -175,6 +175,7 @@ def combined_calibrators() -> list[Any]:
         bc.OneVsOne(bc.Histogram()),
         bc.OneVsRest(bc.VennAbers()),
         bc.OneVsRest(bc.Beta(inference="laplace", num_samples=200)),
+        bc.OneVsOne(bc.Logistic(inference="laplace", num_samples=200)),
     ],
     ids=str,
 )

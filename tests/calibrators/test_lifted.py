@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.special import softmax
+from scipy.special import expit, logit, softmax
 from sklearn.base import clone
 
 import bayescal.calibrators as bc
@@ -124,9 +124,60 @@ def test_what_is_combined(kind: Any) -> None:
         kind(bc.Beta(inference="none")).fit(P, Y)
 
 
-def test_pairs_have_no_posterior() -> None:
-    with pytest.raises(ValueError, match="inference='map' within OneVsOne, got 'laplace'"):
-        bc.OneVsOne(bc.Beta(inference="laplace")).fit(P, Y)
+def test_intervals_of_pairs_share_the_errors_of_a_class(tmp_path: Path) -> None:
+    """Compare with sums over pairs that are fitted alone."""
+    calibrator = bc.Beta(inference="laplace", num_samples=200, random_state=0)
+    result: Any = bc.OneVsOne(calibrator).fit(P, Y)
+    counts = np.bincount(Y)
+    odds, sizes = np.zeros((4, 4, len(AT))), np.zeros((2, 4, 4, len(AT)))
+    for i, j in combinations(range(4), 2):
+        in_pair = (Y == i) | (Y == j)
+        scores = P[in_pair, j] / (P[in_pair, i] + P[in_pair, j])
+        alone: Any = clone(calibrator).fit(scores, Y[in_pair] == j)
+        at = AT[:, j] / (AT[:, i] + AT[:, j])
+        probs = logit(alone.predict_proba(at)[:, 1])
+        low, high = np.abs(logit(np.stack(alone.predict_interval(at, 0.8))) - probs)
+        odds[i, j], odds[j, i] = np.exp(probs), np.exp(-probs)
+        sizes[:, j, i], sizes[:, i, j] = (low, high), (high, low)
+    probs = result.predict_proba(AT)
+    ends = np.stack(result.predict_interval(AT, 0.8))
+    for i in range(4):
+        others = [j for j in range(4) if j != i]
+        share = odds[i, others] / odds[i, others].sum(axis=0)
+        common = counts[others] / (counts[i] + counts[others])
+        for end, sign in ((0, -1), (1, 1)):
+            parts = share * sizes[end, i, others]
+            # Errors of pairs (a, b) have the correlation of the rows of class i.
+            covariance = np.sqrt(np.outer(common, common))
+            np.fill_diagonal(covariance, 1.0)
+            distance = np.sqrt(np.einsum("am,ab,bm->m", parts, covariance, parts))
+            expected = expit(logit(probs[:, i]) + sign * distance)
+            np.testing.assert_allclose(ends[end][:, i], expected, atol=1e-6)
+    save(result, tmp_path / "fitted.npz")
+    for again in (load(tmp_path / "fitted.npz").predict_interval, result.as_function().interval):
+        np.testing.assert_allclose(np.stack(again(AT, 0.8)), ends, atol=1e-12)
+
+
+def test_intervals_of_two_classes_are_those_of_the_calibrator() -> None:
+    p, y = rows(200, k=2)
+    calibrator = bc.Logistic(inference="laplace", num_samples=200, random_state=0)
+    alone = clone(calibrator).fit(p[:, 1], y).predict_interval(p[:50, 1])
+    pair: Any = bc.OneVsOne(calibrator).fit(p, y)
+    np.testing.assert_allclose(pair.predict_interval(p[:50]), alone, atol=1e-9)
+
+
+def test_intervals_of_classes_without_labels_are_those_of_their_rates() -> None:
+    """Compare with draws of the rates, which have exponential posteriors."""
+    calibrator: Any = bc.OneVsOne(bc.AveragedBeta(), classes=[0, 1, 2])
+    p = P[:, :3] / P[:, :3].sum(axis=1, keepdims=True)
+    at = np.array([[0.4, 0.3, 0.3], [0.1, 0.8, 0.1], [0.8, 0.15, 0.05]])
+    rates = stats.expon.rvs(size=(1_000_000, 2), random_state=0) / (1 + p[:, 1:].sum(axis=0))
+    fitted = calibrator.fit(p, np.zeros(len(p), int))
+    for row, *ends in zip(at, *fitted.predict_interval(at, 0.8), strict=True):
+        drawn = np.hstack([np.full((len(rates), 1), row[0]), row[1:] * rates])
+        drawn /= drawn.sum(axis=1, keepdims=True)
+        expected = np.quantile(drawn, [0.1, 0.9], axis=0)
+        np.testing.assert_allclose(logit(ends)[:, 1:], logit(expected)[:, 1:], atol=0.1)
 
 
 # --- one versus the rest ------------------------------------------------------------------------
@@ -168,17 +219,18 @@ def test_the_other_classes_fill_the_remainder_of_an_interval(
 
 
 def test_what_has_no_posterior_within_has_no_intervals() -> None:
-    for calibrator in (None, bc.Isotonic(), bc.Temperature()):
-        assert not hasattr(bc.OneVsRest(calibrator).fit(P, Y), "predict_interval")
+    for calibrator, kind in product(
+        (None, bc.Isotonic(), bc.Temperature()), (bc.OneVsOne, bc.OneVsRest)
+    ):
+        assert not hasattr(kind(calibrator).fit(P, Y), "predict_interval")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [60, 300])
-def test_intervals_of_three_classes_contain_the_truth(n: int) -> None:
+@pytest.mark.parametrize("kind", [bc.OneVsOne, bc.OneVsRest])
+def test_intervals_of_three_classes_contain_the_truth(kind: Any, n: int) -> None:
     rng = np.random.default_rng(n)
-    calibrator: Any = bc.OneVsRest(
-        bc.Logistic(inference="laplace", num_samples=400, random_state=0)
-    )
+    calibrator = kind(bc.Logistic(inference="laplace", num_samples=400, random_state=0))
     covered = []
     for _ in range(60):
         # Equal scores up to noise: rows of a class have one frequency, and the map is right.

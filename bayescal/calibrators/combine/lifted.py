@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
-from bayescal._core.arrays import XArray, namespace
+from bayescal._core.arrays import AnyModel, ArrayLike, XArray, namespace
+from bayescal._core.numerics import FLOOR, sigmoid
 from bayescal.calibrators.base.calibrator import Calibrator, State
+from bayescal.calibrators.base.dispatch import dispatched
+from bayescal.calibrators.base.parametric import map_ends, predict_ends
 from bayescal.calibrators.binary.logistic import Logistic
+from bayescal.data.checks import check_level
 from bayescal.data.given import DEVICE
 
 
@@ -21,8 +27,6 @@ class BinaryReduction(Calibrator):
 
     statuses_: np.ndarray = field(init=False)
 
-    #: Whether the binary calibrator may have a posterior.
-    _takes_posteriors: ClassVar[bool] = False
     _domain = "log_probabilities"
 
     @property
@@ -38,12 +42,6 @@ class BinaryReduction(Calibrator):
             )
         binary._check_inputs()
         binary._check_options()
-        inference = getattr(binary, "inference", "map")
-        if inference != "map" and not self._takes_posteriors:
-            raise ValueError(
-                f"calibrator must have inference='map' within {type(self).__name__}, "
-                f"got {inference!r}"
-            )
 
     @property
     def sources(self) -> frozenset[str]:
@@ -58,6 +56,61 @@ class BinaryReduction(Calibrator):
             for name, value in self._binary._precompute(part_state).items()
         }
 
+    @available_if(lambda self: self._has_posterior())
+    @dispatched
+    def predict_interval(
+        self, scores: ArrayLike, level: float = 0.9
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Compute central credible intervals of the calibrated probabilities.
+
+        They combine the intervals of the binary calibrators. The notes of the class say how, and
+        how many of the true probabilities they contained in simulations.
+
+        Parameters
+        ----------
+        scores : array-like of shape (m, k), or (m,) or (m, 1) for two classes
+        level : float
+            Posterior probability of each interval, in (0, 1).
+
+        Returns
+        -------
+        lower, upper : arrays of shape (m, k)
+            For two classes (m,): intervals of the second class.
+
+        Raises
+        ------
+        AttributeError
+            If the binary calibrator has no posterior.
+        """
+        check_is_fitted(self)
+        return predict_ends(self, self._precomputed(self.state_), scores, check_level(level))
+
+    def _has_posterior(self) -> bool:
+        return getattr(self._binary, "inference", "map") != "map" or self._binary._has_ends({})
+
+    def _has_ends(self, state: State) -> bool:
+        return self._has_posterior()
+
+    def _map_ends(self, state: State, scores: XArray, level: float) -> XArray:
+        return map_ends(self, state, scores, level)
+
+    def _ends(self, state: State, scores: XArray, level: float) -> XArray:
+        """Compute the ends (m, 2, k) of intervals."""
+        center = log_odds(self._apply(state, scores))
+        return sigmoid(center[:, None, :] + self._distances(state, scores, level))
+
+    @abstractmethod
+    def _distances(self, state: State, scores: XArray, level: float) -> XArray:
+        """Compute the distances (m, 2, k) of the ends from the probabilities, in log odds."""
+
+    def _distance(self, state: State, scores: XArray, level: float) -> XArray:
+        """Compute the distances (m, 2) for the second class of the binary calibrator."""
+        binary: AnyModel = self._binary
+        probs = binary._apply_in_blocks(state, scores)[:, 1]
+        ends = binary._ends(state, scores, level)
+        ends = ends if ends.ndim == 2 else ends[:, :, 1]
+        return log_odds(ends) - log_odds(probs)[:, None]
+
     def _binary_scores(self, first: XArray, second: XArray, log_prob: XArray) -> XArray:
         """Compute the scores (n,) or two logits (n, 2) that the binary calibrator takes.
 
@@ -69,6 +122,13 @@ class BinaryReduction(Calibrator):
         if self._binary.domain == "logits":
             return namespace(first).stack([first, second], axis=1)
         return second - first
+
+
+def log_odds(probs: XArray) -> XArray:
+    """Compute finite log odds of probabilities."""
+    xp = namespace(probs)
+    probs = xp.clip(probs, FLOOR, 1 - float(xp.finfo(probs.dtype).eps) / 2)
+    return xp.log(probs) - xp.log1p(-probs)
 
 
 def by_part(state: State) -> dict[str, State]:

@@ -176,6 +176,7 @@ def combined_calibrators() -> list[Any]:
         bc.OneVsRest(bc.VennAbers()),
         bc.OneVsRest(bc.Beta(inference="laplace", num_samples=200)),
         bc.OneVsOne(bc.Logistic(inference="laplace", num_samples=200)),
+        bc.Forest(20, 10, random_state=0),
     ],
     ids=str,
 )

@@ -17,6 +17,7 @@ from bayescal._core.minimization.optimize import Status
 from bayescal._core.numerics import log_softmax, softmax
 from bayescal.calibrators import OrderPreserving, Temperature
 from bayescal.calibrators.multiclass.order_preserving import network
+from bayescal.calibrators.multiclass.order_preserving.calibrator import _tabulated
 from bayescal.calibrators.multiclass.order_preserving.network import Family, Nets
 from bayescal.calibrators.multiclass.scale import fit_inverse
 from bayescal.data.folds.deal import fold_scores
@@ -134,6 +135,16 @@ def test_the_objective_is_the_log_loss_of_predictions(family: Family) -> None:
     z, y, weights = draw_logits(500)
     chosen, state = fit(family)
     assert state["objective"] == pytest.approx(loss(chosen.apply(state, z), y, weights), rel=1e-9)
+
+
+def test_logits_are_interpolated_between_the_knots_beside_them() -> None:
+    z = np.array([[-1.0, 2.0, 3.0], [-0.5, 0.0, 0.25]])
+    knots = np.array([-1.0, 0.0, 0.5, 3.0])
+    *_, index, part, index_of_label, part_of_label = _tabulated(z, np.array([1, 0]), knots, 0, 1)
+    np.testing.assert_array_equal(index, [[0, 2, 2], [0, 1, 1]])
+    np.testing.assert_allclose(part, [[0, 0.6, 1], [0.5, 0, 0.5]])
+    np.testing.assert_array_equal(index_of_label, [2, 0])
+    np.testing.assert_allclose(part_of_label, [0.6, 0.5])
 
 
 @pytest.mark.slow

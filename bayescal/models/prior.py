@@ -331,6 +331,8 @@ def model_sites(
 
     if not callable(model):
         raise TypeError(f"model must be callable, got {type(model).__name__}")
+    if texts := [name for name, value in hyperparameters.items() if isinstance(value, str)]:
+        raise TypeError(f"hyperparameters must be numbers or arrays, got text: {', '.join(texts)}")
     names: dict[str, bool] = {}
 
     def run(key: jax.Array) -> int:

@@ -67,6 +67,10 @@ MESSAGES: list[tuple[Callable[[], object], str]] = [
     (lambda: bc.NormalInverseGammaPrior(**CONJUGATE | {"beta": 0.0}), "beta must be positive, got"),
     (lambda: bc.GaussianPrior(0, 1, 1, hyperparameters={"a": 1}), "rs must come with model"),
     (lambda: bc.GaussianPrior(0.0, model=make_model(mu0=NORMAL)), "the only prior, got mu0 as"),
+    (
+        lambda: bc.GaussianPrior(model=make_model(mu0=NORMAL), hyperparameters={"kind": "a"}),
+        "hyperparameters must be numbers or arrays, got text: kind",
+    ),
     (lambda: bc.GaussianPrior(model=3), "model must be callable, got int"),  # type: ignore[arg-type]
     (lambda: joint(mu0=NORMAL, mu1=NORMAL), "named mu0, mu1, sigma; it lacks sigma"),
     (

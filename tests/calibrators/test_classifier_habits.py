@@ -324,6 +324,11 @@ def test_too_few_groups_are_answered(table: Any) -> None:
         UserWarning, match="^groups has 3 different values: 3 folds in place of cv=5"
     ):
         model.fit(*table, groups=np.arange(240) % 3)
+    halves = np.arange(240) % 2
+    two = bc.CalibratedClassifier(GaussianNB(), cv=2).fit(*table, groups=halves)
+    by_hand = [(np.flatnonzero(halves != half), np.flatnonzero(halves == half)) for half in (0, 1)]
+    expected = bc.CalibratedClassifier(GaussianNB(), cv=by_hand).fit(*table)
+    np.testing.assert_allclose(two.predict_proba(table[0]), expected.predict_proba(table[0]))
     with pytest.raises(ValueError, match="^groups must be passed to fit, because cv=GroupKFold"):
         clone(model).set_params(cv=GroupKFold(3)).fit(*table)
 

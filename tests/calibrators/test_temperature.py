@@ -11,6 +11,7 @@ from scipy.special import logsumexp, softmax
 from bayescal import metrics
 from bayescal._core.minimization.optimize import Status
 from bayescal.calibrators import EnsembleTemperature, Temperature
+from bayescal.calibrators.multiclass import scale
 from bayescal.calibrators.multiclass.binwise import best_inverse_temperature, equal_mass_error
 from bayescal.calibrators.multiclass.scale import fit_inverse
 from bayescal.calibrators.stack import mixture as _mixture
@@ -46,6 +47,15 @@ def test_the_best_temperature_against_scipy(n: int, k: int) -> None:
     assert result.value == pytest.approx(best.fun, rel=1e-6)
     narrow = fit_inverse(Rows(z.astype(np.float32), y, w))
     assert narrow.x == pytest.approx(result.x, rel=1e-5)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("u", [-1.0, 0.3])
+def test_chains_sample_the_likelihood_times_the_prior(u: float) -> None:
+    z, y, w = make_logits(20)
+    below = z - z.max(axis=1, keepdims=True)
+    density = scale._loss(np.array([u]), below, below[np.arange(20), y], w)
+    assert float(density) == pytest.approx(loss(np.exp(u), z, y, w) + (u / 1.5) ** 2 / 2, rel=1e-12)
 
 
 def test_temperatures_at_the_limits() -> None:

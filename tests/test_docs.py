@@ -5,7 +5,9 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -155,3 +157,15 @@ def test_outputs_are_written_below_their_blocks() -> None:
 
     page = "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n\n```python\nx = 4\n```\n"
     assert update_outputs.updated(page) == page.replace("3", "2")
+
+
+def test_prediction_sets_hold_tied_scores() -> None:
+    """Check labels of which 30 % have the score of the threshold, which 1 - (1 - 0.3) exceeds."""
+    page = (DOCS / "prediction-sets.md").read_text("utf-8")
+    code = re.search(r"def prediction_sets.*?\n\n", page, re.DOTALL)
+    assert code is not None
+    y = np.repeat([0, 1], [70, 30])
+    names = {"np": np, "X_conformal": y, "y_conformal": y, "X_test": y}
+    exec(code[0], names)
+    model = SimpleNamespace(predict_proba=lambda x: np.tile([0.7, 0.3], (len(x), 1)))
+    assert names["prediction_sets"](model).all()

@@ -204,6 +204,23 @@ def test_laplace_against_quadrature(n: int, k: int, sharpness: float, unit: floa
         assert abs(share - level) < 5 * np.sqrt(level * (1 - level) / DRAWS)
 
 
+def test_laplace_of_heavy_rows_against_quadrature() -> None:
+    """Check 20,000 logits, which are in single precision unless rows are heavy."""
+    z, y, _ = make_logits(200, 100)
+    w = np.full(200, 1e6)
+    best = Temperature(inputs="logits").fit(z, y, w).temperature_
+    center = -np.log(best)
+    grid = center + np.linspace(-2e-3, 2e-3, 401)
+    log = np.array([-loss(np.exp(u), z, y, w) - 0.5 * (u / 1.5) ** 2 for u in grid])
+    mass = np.exp(log - log.max())
+    mass /= mass.sum()
+    assert mass[[0, -1]].max() < 1e-9
+    model = Temperature(inputs="logits", inference="laplace", num_samples=DRAWS, random_state=0)
+    drawn = -np.log(model.fit(z, y, w).posterior_.draws["temperature"]).ravel()
+    levels = np.interp(np.quantile(drawn, [0.05, 0.5, 0.95]), grid, mass.cumsum() - mass / 2)
+    np.testing.assert_allclose(levels, [0.05, 0.5, 0.95], atol=0.01)
+
+
 @pytest.mark.slow
 def test_chains_against_quadrature() -> None:
     z, y, w = make_logits(30, 4)

@@ -15,7 +15,7 @@ from bayescal._core.minimization.optimize import IntervalMinimum, Status, newton
 from bayescal._core.numerics import unit_of
 from bayescal.data.rows import Rows, Source, Sums
 from bayescal.regression.binary.posterior import sample_whitened
-from bayescal.regression.draws import Draws, one_chain
+from bayescal.regression.draws import Draws, density_type, one_chain
 
 #: Elements of a block; several arrays of this size fit in a processor's cache.
 _BLOCK = 1 << 15
@@ -156,7 +156,9 @@ def sample_inverse(
     from scipy.optimize import minimize_scalar
 
     below, y, weights = rows = rows._replace(scores=differences(rows.scores))
-    loss = ScaleLoss(rows)
+    # In single precision rows have independent errors, whose sum grows with the norm of weights.
+    exact = density_type(float(np.linalg.norm(weights))) is np.float64
+    loss = ScaleLoss(rows, single=False if exact else None)
 
     def negative_log_posterior(u: float) -> float:
         with np.errstate(over="ignore", invalid="ignore"):

@@ -124,7 +124,11 @@ def _of_labels(scores: UserData, estimator: object, count: int, response: str) -
 
 
 def check_meaning(
-    estimator: AnyModel, calibrator: object, classes: object, scores: XArray, X: object
+    estimator: AnyModel,
+    calibrator: object,
+    classes: np.ndarray | list[np.ndarray],
+    scores: XArray,
+    X: object,
 ) -> None:
     """Raise if three decision values (m, 3) belong to pairs of classes.
 
@@ -137,7 +141,7 @@ def check_meaning(
         return
     rows = np.arange(min(_CHECKED_ROWS, len(scores)))
     predicted = to_host(estimator.predict(_safe_indexing(X, rows)))
-    labels = np.searchsorted(to_host(estimator.classes_), predicted)
+    labels = np.searchsorted(to_host(classes), predicted)
     checked = to_host(scores)[rows]
     votes = [_votes(sign * checked) for sign in (1, -1)]
     direct = (checked.argmax(axis=1) == labels).mean()

@@ -116,6 +116,11 @@ def compare(library: str) -> None:
             assert all(array_api_compat.array_namespace(a) == same for a in (probs, most))
             np.testing.assert_allclose(np.asarray(probs), expected.predict_proba(z), atol=tolerance)
             np.testing.assert_array_equal(np.asarray(most), expected.predict(z))
+            # Numbers of single precision are computed in double precision, if there is one.
+            narrow = result.predict_proba(make(z.astype(np.float32)))
+            np.testing.assert_allclose(
+                np.asarray(narrow), expected.predict_proba(z), atol=tolerance
+            )
             kinds = bc.Vector | bc.OneVsRest | bc.OneVsOne
             if isinstance(result, kinds) and hasattr(result, "predict_interval"):
                 ends = result.predict_interval(make(z), 0.8), expected.predict_interval(z, 0.8)

@@ -164,6 +164,11 @@ def test_intervals_of_two_classes_are_those_of_the_calibrator() -> None:
     alone = clone(calibrator).fit(p[:, 1], y).predict_interval(p[:50, 1])
     pair: Any = bc.OneVsOne(calibrator).fit(p, y)
     np.testing.assert_allclose(pair.predict_interval(p[:50]), alone, atol=1e-9)
+    first_version = {n: v for n, v in pair.state_.items() if n != "class_weights"}
+    pair.state_ = first_version
+    assert not pair.as_function().has_interval
+    with pytest.raises(ValueError, match="the file of this calibrator has no intervals"):
+        pair.predict_interval(p)
 
 
 def test_intervals_of_classes_without_labels_are_those_of_their_rates() -> None:

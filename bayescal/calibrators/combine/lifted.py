@@ -81,8 +81,12 @@ class BinaryReduction(Calibrator):
         ------
         AttributeError
             If the binary calibrator has no posterior.
+        ValueError
+            If the calibrator was loaded from a file of a version without intervals.
         """
         check_is_fitted(self)
+        if not self._has_ends(self.state_):
+            raise ValueError("the file of this calibrator has no intervals; fit it again")
         return predict_ends(self, self._precomputed(self.state_), scores, check_level(level))
 
     def _has_posterior(self) -> bool:

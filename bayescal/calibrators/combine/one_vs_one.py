@@ -140,6 +140,9 @@ class OneVsOne(BinaryReduction):
             against = (second, first), (first, second)
             yield i, j, [other / xp.clip(own, _LEAST, 1.0) for other, own in against]
 
+    def _has_ends(self, state: State) -> bool:
+        return super()._has_ends(state) and "class_weights" in state
+
     def _distances(self, state: State, scores: XArray, level: float) -> XArray:
         xp, k, weights = namespace(scores), scores.shape[1], state["class_weights"]
         sums = self._sums(state, scores)

@@ -189,7 +189,7 @@ def number_of_branches() -> str:
 
 
 def mutants() -> str:
-    """Count the mutants that the tests judged."""
+    """Count the judged mutants that alter results."""
     return number(result("mutants")["summary"]["judged"])
 
 
@@ -197,6 +197,11 @@ def noticed_mutants() -> str:
     """Format the percentage of judged mutants that the fast tests killed."""
     summary = result("mutants")["summary"]
     return f"{100 * summary['killed'] / summary['judged']:.0f} %"
+
+
+def judged_mutants() -> str:
+    """Count the mutants that were judged, with those that are equivalent."""
+    return number(len(result("mutants")["mutants"]))
 
 
 def equivalent_mutants() -> str:

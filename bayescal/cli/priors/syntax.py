@@ -45,6 +45,8 @@ def read_prior(text: str) -> tuple[str, dict[str, Value]]:
     except SyntaxError as error:
         where = f" (character {len(head) + error.offset - 1})" if error.offset else ""
         raise CommandError(f"--prior: {error.msg}{where}") from None
+    except ValueError as error:  # null bytes, in Python before 3.11.4
+        raise CommandError(f"--prior: {error}") from None
     except (RecursionError, MemoryError):
         raise CommandError("--prior: too many nested brackets or signs") from None
     return family, given

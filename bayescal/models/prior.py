@@ -294,7 +294,7 @@ def _walk_model(prior: Prior, choose: Choose) -> tuple[Params, list[Site]]:
 
 
 def _kind(distribution: object) -> str:
-    """Return the name of the class of the distribution that only its shape wraps."""
+    """Return the class name of a distribution, without wrappers that only change its shape."""
     while type(distribution).__name__ in _WRAPPERS:
         distribution = getattr(distribution, "base_dist", None)
     return type(distribution).__name__

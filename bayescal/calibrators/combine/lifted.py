@@ -63,8 +63,11 @@ class BinaryReduction(Calibrator):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Compute central credible intervals of the calibrated probabilities.
 
-        They combine the intervals of the binary calibrators. The notes of the class say how, and
-        how many of the true probabilities they contained in simulations.
+        They combine the intervals of the binary calibrators in log odds. The ends of ``OneVsRest``
+        lie as far from the probability as those of the class against the rest; the distances of
+        ``OneVsOne`` are combined over the pairs of the class. The notes of the two classes have the
+        formulas. In simulations, also with scores in tenths and one-hot rows, 84 to 100 % of the
+        true probabilities lay in 90 % intervals.
 
         Parameters
         ----------

@@ -179,11 +179,12 @@ class WeightScaling(Calibrator):
     ) -> tuple[np.ndarray, np.ndarray]:
         r"""Compute central credible intervals of the calibrated probabilities.
 
-        They are those of the weight :math:`\alpha` of the bin. The number of right rows is
-        binomial with the probability :math:`\alpha C + (1 - \alpha) / k`, whose prior is uniform on
-        [0, 1]. Without ``bins``, the likelihood is the product over the 15 bins, and the prior is
-        uniform where the mean of these probabilities lies in [0, 1]. Ends outside [1e-9, 1] are
-        moved there, and intervals contain the weight of the fit.
+        They follow from the posterior of the weight :math:`\alpha` of the bin. The number of rows
+        whose most probable class is the label is binomial with the probability
+        :math:`\alpha C + (1 - \alpha) / k`, which has a uniform prior on [0, 1]. Without ``bins``,
+        the likelihood is the product over the 15 bins, and the prior is uniform where the mean of
+        these probabilities lies in [0, 1]. Ends outside [1e-9, 1] are moved there, and intervals
+        contain the weight of the fit.
 
         In simulations of two, three and ten classes, 2 to 1,000 rows, and weights of 1e-9 to 1,
         intervals of level 0.9 contained 84 to 100 % of the true probabilities, and 86 to 99 % from
@@ -243,16 +244,16 @@ def _quantiles(
 ) -> Float[np.ndarray, "2 bins"]:
     """Find central intervals (2, b) of weights whose likelihoods are products of binomial ones.
 
-    ``counts`` are numbers of right rows, C - 1/k, and numbers of rows, for each factor.
+    ``counts`` are numbers of correct rows, C - 1/k, and numbers of rows, for each factor.
     """
     from scipy.special import xlog1py, xlogy
 
-    right, room, rows = counts
-    bins = np.arange(right.shape[1])
+    correct, room, rows = counts
+    bins = np.arange(correct.shape[1])
 
     def log_densities(nodes: Float[np.ndarray, "nodes bins"]) -> Float[np.ndarray, "nodes bins"]:
         prob = np.clip(nodes[:, None] * room + 1 / k, 0, 1)
-        values = (xlogy(right, prob) + xlog1py(rows - right, -prob)).sum(axis=1)
+        values = (xlogy(correct, prob) + xlog1py(rows - correct, -prob)).sum(axis=1)
         return values - values.max(axis=0)
 
     # The mean accuracy may be any probability.
